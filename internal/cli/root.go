@@ -1,0 +1,94 @@
+// Package cli is podway's command line: one file per subcommand, each of which only parses flags, calls the room that
+// does the work and prints. It owns exit codes and help texts, and no behaviour.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, the same for every subcommand.
+const (
+	ExitOK      = 0 // as expected
+	ExitBroken  = 1 // a broken hop, a failed expectation, or an operation that failed
+	ExitUnknown = 2 // could not tell
+	ExitUsage   = 3 // wrong flags or arguments
+)
+
+// exitError carries an exit code with the error that goes to stderr; a nil err prints nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitWith makes an error that ends the process with the given code.
+func exitWith(code int, err error) error { return &exitError{code: code, err: err} }
+
+// usage makes an error for wrong flags or arguments: exit code 3.
+func usage(format string, args ...any) error {
+	return &exitError{code: ExitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// commands lists the subcommands in the order that help shows them.
+func commands() []*cobra.Command {
+	return []*cobra.Command{}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "podway",
+		Short: "The whole way from a request to a Pod",
+		Long: `podway is the whole way from a request to a Pod in Kubernetes: DNS, LoadBalancer address, Ingress, Service,
+EndpointSlice, the kernel rules of the service proxy, and the pod network; and the command that shows that way
+hop by hop and names the broken step.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%w\nrun '%s --help' for the flags", err, c.CommandPath())
+	})
+	root.AddCommand(commands()...)
+	return root
+}
+
+// Main runs the command line and returns the exit code.
+func Main(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return exitCode(root.ExecuteContext(ctx), stderr)
+}
+
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return ExitOK
+	}
+	var e *exitError
+	if !errors.As(err, &e) {
+		fmt.Fprintln(stderr, "podway:", err)
+		return ExitBroken
+	}
+	if e.err != nil {
+		fmt.Fprintln(stderr, "podway:", e.err)
+	}
+	return e.code
+}
