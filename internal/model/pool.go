@@ -1,0 +1,19 @@
+package model
+
+import "net/netip"
+
+// Pool is an AddressPool (podway.io/v1alpha1): addresses that Services of type LoadBalancer may get.
+type Pool struct {
+	Name       string
+	Ranges     []AddrRange
+	AutoAssign bool   // give addresses to Services that did not ask for this pool
+	Problem    string // why the object is unusable, "" = fine; an unusable pool gives nothing
+}
+
+// AddrRange is From..To, both included and of one family.
+type AddrRange struct{ From, To netip.Addr }
+
+// Contains reports whether a is in the range.
+func (r AddrRange) Contains(a netip.Addr) bool {
+	return r.From.BitLen() == a.BitLen() && r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0
+}
