@@ -1,0 +1,106 @@
+package flow
+
+// The codes, by hop: 10xx name, 11xx-12xx service and backends, 2xxx DNS service, 3xxx LoadBalancer address, 4xxx ingress,
+// 5xxx pod network, 6xxx service proxy rules, 7xxx process, 9xxx podway itself. A code is never reused.
+const (
+	NoSuchName         Code = "PW-1001"
+	NoSuchServicePort  Code = "PW-1101"
+	NoSuchNodePort     Code = "PW-1102"
+	AddressUnused      Code = "PW-1103"
+	SelectorNoPod      Code = "PW-1201"
+	PodsNotReady       Code = "PW-1202"
+	TargetPortNoName   Code = "PW-1203"
+	ScaledToZero       Code = "PW-1204"
+	NoSelectorNoSlices Code = "PW-1205"
+	SlicesStale        Code = "PW-1206"
+	InternalLocalNone  Code = "PW-1301"
+	ExternalLocalNone  Code = "PW-1302"
+	SourceNotAllowed   Code = "PW-1303"
+	DNSServerDown      Code = "PW-2001"
+	DNSWrongAnswer     Code = "PW-2002"
+	DNSNotSynced       Code = "PW-2003"
+	LBPending          Code = "PW-3001"
+	LBNotAnnounced     Code = "PW-3002"
+	LBForeignClass     Code = "PW-3003"
+	IngressNoClass     Code = "PW-4001"
+	IngressNoRule      Code = "PW-4002"
+	IngressNoService   Code = "PW-4003"
+	IngressNoPort      Code = "PW-4004"
+	IngressNoBackend   Code = "PW-4005"
+	IngressBadSecret   Code = "PW-4006"
+	IngressConflict    Code = "PW-4007"
+	IngressUnsupported Code = "PW-4008"
+	IngressDown        Code = "PW-4009"
+	NoRouteToPod       Code = "PW-5001"
+	NoVethOfPod        Code = "PW-5002"
+	ForwardingOff      Code = "PW-5003"
+	NoPodCIDR          Code = "PW-5004"
+	PodAddressesOut    Code = "PW-5005"
+	NodeNotReady       Code = "PW-5006"
+	RulesDiffer        Code = "PW-6001"
+	ConntrackFull      Code = "PW-6002"
+	NothingListens     Code = "PW-7001"
+	ListensOnLoopback  Code = "PW-7002"
+	PodGone            Code = "PW-7003"
+	AgentDown          Code = "PW-9001"
+	AgentStale         Code = "PW-9002"
+	ApplyFailed        Code = "PW-9003"
+)
+
+// Causes returns the table of all codes in order.
+func Causes() []Cause { return causes }
+
+// CauseOf returns the description of a code, and whether it is known.
+func CauseOf(c Code) (Cause, bool) {
+	for _, x := range causes {
+		if x.Code == c {
+			return x, true
+		}
+	}
+	return Cause{}, false
+}
+
+var causes = []Cause{
+	{NoSuchName, "dns", "the name does not exist", "No Service answers to this name in any domain of the client's search list.", "Use NAME.NAMESPACE of an existing Service, or create it."},
+	{NoSuchServicePort, "proxy", "the Service has no such port", "The address is a Service's, the port is none of its ports.", "Use one of the Service's ports (spec.ports[].port, not the Pod's port)."},
+	{NoSuchNodePort, "proxy", "no Service has this node port", "The port is not allocated to any Service, so the node itself answers.", "Use the nodePort of the Service."},
+	{AddressUnused, "proxy", "the address belongs to no Service", "The address lies in the range of Services and none has it.", "Look the name up again: the Service was deleted or made anew."},
+	{SelectorNoPod, "proxy", "the selector matches no Pod", "No Pod of the Service's namespace has all labels of spec.selector.", "Change spec.selector, or the labels in the workload's Pod template."},
+	{PodsNotReady, "proxy", "Pods match, none is ready", "A Pod that is not ready gets no traffic.", "Mend the readiness probe or what it tests; see the Pod's events."},
+	{TargetPortNoName, "proxy", "no Pod has a port with the name in targetPort", "A named targetPort must be the name of a container port of the Pods.", "Change targetPort to the name or number of a container port."},
+	{ScaledToZero, "proxy", "the workload behind the Service has no replicas", "The Pod template would match the selector, but zero replicas are wanted.", "Scale the workload up."},
+	{NoSelectorNoSlices, "proxy", "the Service has no selector and no EndpointSlice", "Without a selector somebody must write the EndpointSlices.", "Add a selector, or an EndpointSlice with the label kubernetes.io/service-name."},
+	{SlicesStale, "proxy", "the EndpointSlices do not say what the Pods say", "Ready Pods match the selector, but the slices do not list them: the endpoint controller is not working.", "See that podway-controller (or kube-controller-manager) runs and leads."},
+	{InternalLocalNone, "proxy", "internalTrafficPolicy is Local and the client's node has no ready Pod", "Traffic from this node is dropped though other nodes have ready Pods.", "Use Cluster, or run a Pod on every node that has clients."},
+	{ExternalLocalNone, "proxy", "externalTrafficPolicy is Local and the node has no ready Pod", "Traffic from outside that reaches this node is dropped.", "Send it to a node with a ready Pod, or use Cluster."},
+	{SourceNotAllowed, "proxy", "the client is not in loadBalancerSourceRanges", "The Service's address answers only to the listed ranges.", "Add the client's range to spec.loadBalancerSourceRanges."},
+	{DNSServerDown, "dns", "the cluster's DNS server does not answer", "The DNS Service has no ready endpoint or none answered the probe.", "See the Pods behind the DNS Service."},
+	{DNSWrongAnswer, "dns", "DNS answers differently from what the cluster says", "The server's view is not the API server's.", "See the server's log and its view's age."},
+	{DNSNotSynced, "dns", "the DNS server has not seen the whole cluster yet", "Before its first complete view it answers SERVFAIL to names of the cluster.", "See whether it reaches the API server."},
+	{LBPending, "announce", "the Service has no LoadBalancer address", "No pool with a free address fits the Service.", "Add an AddressPool, enlarge one, or release addresses."},
+	{LBNotAnnounced, "announce", "no node announces the LoadBalancer address", "No node has what it takes: ready, not excluded, and with a ready Pod when externalTrafficPolicy is Local.", "Make a node eligible; the evidence says what each lacks."},
+	{LBForeignClass, "announce", "the Service's loadBalancerClass is not podway's", "Another controller is responsible for the address.", "Remove spec.loadBalancerClass, or ask that controller."},
+	{IngressNoClass, "ingress", "no ingress class serves this Ingress", "Its class does not exist, is another controller's, or it names none and there is no default class.", "Set spec.ingressClassName to a class whose controller runs, or mark one as default."},
+	{IngressNoRule, "ingress", "no Ingress rule matches host and path", "The proxy answers 404 itself.", "Add a rule for the host and path."},
+	{IngressNoService, "ingress", "the Ingress names a Service that does not exist", "The proxy answers 503 for this path.", "Create the Service in the Ingress's namespace or change the name."},
+	{IngressNoPort, "ingress", "the Ingress names a port that the Service does not have", "It must be the Service's port, by its name or number.", "Change backend.service.port."},
+	{IngressNoBackend, "ingress", "the Service behind the Ingress has no ready endpoint", "The proxy answers 503 for this path.", "See the Service: trace it directly."},
+	{IngressBadSecret, "ingress", "the TLS Secret cannot be used", "It is missing, not of type kubernetes.io/tls, or certificate and key do not fit; clients get the default certificate.", "Create the Secret in the Ingress's namespace."},
+	{IngressConflict, "ingress", "another, older Ingress has the same host and path", "The older one wins.", "Remove one of the two."},
+	{IngressUnsupported, "ingress", "the Ingress uses something that is not supported", "The part named is ignored; all else works.", "Use what the evidence proposes."},
+	{IngressDown, "ingress", "the ingress proxy does not answer", "No ready Pod of the ingress proxy, or none answered the probe.", "See the Pods of podway-ingress."},
+	{NoRouteToPod, "podnet", "the node has no route to the Pod's address", "Packets to the Pod leave by another route or nowhere.", "See podway-node on this node; the evidence has the route expected."},
+	{NoVethOfPod, "podnet", "the Pod's device is missing on its node", "The Pod was not set up by podway, or its device was deleted.", "Delete the Pod so that it is made anew."},
+	{ForwardingOff, "podnet", "the node does not forward packets", "net.ipv4.ip_forward (or the IPv6 one) is 0.", "sysctl -w net.ipv4.ip_forward=1, and keep it in /etc/sysctl.d."},
+	{NoPodCIDR, "podnet", "the node has no Pod address range", "spec.podCIDRs of the Node is empty.", "Run the controller manager with --allocate-node-cidrs and --cluster-cidr."},
+	{PodAddressesOut, "podnet", "the node has no free Pod address", "All of spec.podCIDRs is taken.", "Use a larger node range, or fewer Pods on this node."},
+	{NodeNotReady, "podnet", "the Pod's node is not ready", "The node has stopped reporting; its Pods may be gone.", "See the node: kubelet, machine, network."},
+	{RulesDiffer, "proxy", "the kernel's rules are not what the cluster says", "The node's live rules would do something else with this connection.", "See podway-node on this node; it repairs its rules by itself when it runs."},
+	{ConntrackFull, "proxy", "the connection tracking table is full", "New connections are dropped.", "Raise net.netfilter.nf_conntrack_max."},
+	{NothingListens, "process", "nothing listens on the target port in the Pod", "The Pod is ready but no process has a socket on this port.", "Change targetPort to the port the process listens on, or the process."},
+	{ListensOnLoopback, "process", "the process listens on the loopback address only", "Nobody outside the Pod can reach it.", "Bind 0.0.0.0 or ::."},
+	{PodGone, "process", "the endpoint's Pod does not exist", "The slice lists an address whose Pod is gone.", "See the owner of the EndpointSlice."},
+	{AgentDown, "podway", "podway does not run on the node", "Its live state could not be read.", "See the DaemonSet podway-node in kube-system."},
+	{AgentStale, "podway", "podway's view of the cluster is old", "The agent lost the API server; it keeps the last good state.", "See the agent's log and the way to the API server."},
+	{ApplyFailed, "podway", "podway could not program the node", "The last apply failed; the agent retries.", "See the evidence and the agent's log."},
+}

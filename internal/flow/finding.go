@@ -1,0 +1,33 @@
+package flow
+
+// Code is a stable name of one cause: PW-nnnn. The same code stands in trace, event, log, metric label and page.
+type Code string
+
+// Severity says how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"   // the request does not arrive, or not as the user meant
+	Warning Severity = "warning" // it arrives, something is at risk
+	Info    Severity = "info"
+)
+
+// Finding is something a user can mend: one code, one object, one sentence of cause, one fix.
+type Finding struct {
+	Code     Code
+	Severity Severity
+	Object   string   // "Service shop/cart", "node node-2"
+	Cause    string   // one sentence, with the facts of this case
+	Evidence []string `json:",omitempty"` // "declared ...", "programmed ...", "observed ..." lines
+	Fix      string   // a command or a diff
+}
+
+// Cause describes a code for everybody: docs/findings.md is generated from the table in codes.go.
+type Cause struct {
+	Code    Code
+	Hop     string
+	Title   string // lower case, no final dot
+	Meaning string
+	Fix     string
+}

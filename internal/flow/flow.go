@@ -1,0 +1,75 @@
+// Package flow holds the words that hops and the tracer share: a Flow (what somebody sends), a Verdict (what a hop does
+// with it) and a Finding (what a user can mend). It decides nothing and knows no Kubernetes object.
+package flow
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Kind says who sends a flow.
+type Kind string
+
+// The senders.
+const (
+	FromPod     Kind = "pod"
+	FromNode    Kind = "node"    // a process in a node's own network namespace
+	FromOutside Kind = "outside" // anybody beyond the nodes
+)
+
+// Proto is a transport protocol in lower case: tcp, udp, sctp.
+type Proto string
+
+// The transports.
+const (
+	TCP  Proto = "tcp"
+	UDP  Proto = "udp"
+	SCTP Proto = "sctp"
+)
+
+// Flow is one new connection (or one datagram exchange, or one question) as it arrives at a hop. Each hop may replace
+// its destination; the tracer then asks the next one.
+type Flow struct {
+	From   Kind
+	Sender string // "namespace/pod", node name, or "" outside
+	Node   string // the node whose live state decides: the sender's, or the one where the packet enters
+	Proto  Proto
+	Src    netip.AddrPort // port 0 = any
+	Dst    netip.AddrPort
+	DNS    *Question // set at hop dns: what is asked of the server at Dst
+	HTTP   *Request  // set at hop ingress: what is asked of the proxy
+	// DstLocal says whether Dst is an address of Node itself (its NodePorts answer there).
+	DstLocal bool
+}
+
+// Question is a DNS question.
+type Question struct {
+	Name string // as typed; searched when it is not absolute
+	Type string // A, AAAA, SRV, PTR, ...
+	// Search is the client's search list, tried in order when Name has fewer than NDots dots.
+	Search []string
+	NDots  int
+}
+
+// Request is an HTTP request as the ingress sees it.
+type Request struct {
+	Scheme string // http or https
+	Host   string // Host header and SNI, without port
+	Path   string
+	Method string
+}
+
+// String is for people: "pod shop/web (10.244.1.5) on node-1 -> tcp 10.96.0.7:80".
+func (f Flow) String() string {
+	s := string(f.From)
+	if f.Sender != "" {
+		s += " " + f.Sender
+	}
+	if f.Src.Addr().IsValid() {
+		s += " (" + f.Src.Addr().String() + ")"
+	}
+	if f.Node != "" {
+		s += " on " + f.Node
+	}
+	return fmt.Sprintf("%s -> %s %s", s, f.Proto, f.Dst)
+}
