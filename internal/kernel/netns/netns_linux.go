@@ -9,6 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// init keeps the main goroutine on the main thread, so that no goroutine of onThread ever gets that thread: it would take
+// the process's own /proc/self/ns/net with it, and the runtime cannot end it.
+func init() { runtime.LockOSThread() }
+
 // NS is an open network namespace. A namespace made by New vanishes, with all devices in it, when the NS is closed and
 // nothing else holds it, also when the process is killed.
 type NS struct{ f *os.File }
