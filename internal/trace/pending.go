@@ -1,0 +1,50 @@
+package trace
+
+import (
+	"fmt"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/model"
+)
+
+// LoadBalancerClass is the spec.loadBalancerClass that podway serves, besides none.
+const LoadBalancerClass = "podway.io/loadbalancer"
+
+// pending says why a Service of type LoadBalancer has no address.
+func (x *Index) pending(svc *model.Service) flow.Finding {
+	f := flow.Finding{Code: flow.LBPending, Severity: flow.Error, Object: "Service " + svc.Name.String()}
+	switch {
+	case svc.LoadBalancerClass != "" && svc.LoadBalancerClass != LoadBalancerClass:
+		f.Code = flow.LBForeignClass
+		f.Cause = fmt.Sprintf("loadBalancerClass is %q, so another controller must give the address, and none has", svc.LoadBalancerClass)
+		f.Fix = "- loadBalancerClass: " + svc.LoadBalancerClass
+	case x.s.Pools.Len() == 0:
+		f.Cause = "there is no AddressPool to take an address from"
+		f.Fix = "kubectl apply an AddressPool (podway.io/v1alpha1) with a range of free addresses"
+	case svc.RequestedLBIP.IsValid() && !x.pooled(svc):
+		f.Cause = fmt.Sprintf("it asks for %s, which is in no AddressPool", svc.RequestedLBIP)
+		f.Fix = "- loadBalancerIP: " + svc.RequestedLBIP.String()
+	default:
+		f.Cause = "no AddressPool has a free address for it"
+		f.Fix = "kubectl edit addresspools: add a range"
+	}
+	for _, p := range model.Sorted(x.s.Pools, func(a, b *model.Pool) int { return model.N("", a.Name).Compare(model.N("", b.Name)) }) {
+		line := fmt.Sprintf("declared AddressPool %s: %d ranges, autoAssign %t", p.Name, len(p.Ranges), p.AutoAssign)
+		if p.Problem != "" {
+			line += ", unusable: " + p.Problem
+		}
+		f.Evidence = append(f.Evidence, line)
+	}
+	return f
+}
+
+func (x *Index) pooled(svc *model.Service) bool {
+	for p := range x.s.Pools.Values() {
+		for _, r := range p.Ranges {
+			if r.Contains(svc.RequestedLBIP) {
+				return true
+			}
+		}
+	}
+	return false
+}
