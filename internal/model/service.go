@@ -23,6 +23,7 @@ type Service struct {
 	ResourceVersion string
 	Labels          map[string]string
 	Annotations     map[string]string
+	Created         time.Time
 	Deleting        bool // deletionTimestamp is set
 
 	Type         ServiceType
@@ -78,7 +79,8 @@ type EndpointSlice struct {
 	ManagedBy       string // label endpointslice.kubernetes.io/managed-by
 	Labels          map[string]string
 	Annotations     map[string]string
-	OwnerUID        string // controlling Service's UID
+	OwnerUID        string // UID of the controlling owner: the Service, or the Endpoints that it mirrors
+	Deleting        bool   // deletionTimestamp is set
 	AddressType     string // IPv4, IPv6, FQDN
 	Ports           []EndpointPort
 	Endpoints       []Endpoint
