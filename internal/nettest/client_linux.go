@@ -55,6 +55,9 @@ type Reply struct {
 
 // Connect opens a connection from the host, asks who is there and closes it.
 func (h *Host) Connect(ctx context.Context, d Dial) Reply {
+	if err := h.world.Settle(ctx); err != nil {
+		return Reply{Result: NoRoute, Err: err}
+	}
 	var r Reply
 	err := h.Do(func() error {
 		c, cancel, err := d.open(ctx)
@@ -135,6 +138,9 @@ func ask(c net.Conn) Reply {
 func (h *Host) Get(ctx context.Context, d Dial, rawURL string, header http.Header) Reply {
 	u, err := url.Parse(rawURL)
 	if err != nil {
+		return Reply{Result: NoRoute, Err: err}
+	}
+	if err := h.world.Settle(ctx); err != nil {
 		return Reply{Result: NoRoute, Err: err}
 	}
 	d.Proto = "tcp"

@@ -39,6 +39,7 @@ func (w *World) AddPod(node *Host, name string, addrs ...netip.Addr) (*Host, err
 			return nil, err
 		}
 	}
+	w.wired(end{node, link.Name}, end{h, "eth0"})
 	return h, nil
 }
 

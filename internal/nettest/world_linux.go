@@ -25,11 +25,12 @@ type World struct {
 	outside  *Host
 	segments []int // bridge index per segment
 	hosts    []*Host
-	ports    int
+	nodes    int
 	veths    int
 
 	mu      sync.Mutex
 	servers []*Server
+	fresh   []end // ends of veth pairs that may not carry packets yet
 }
 
 // New makes a world of one segment with the outside host on it.
@@ -88,7 +89,7 @@ func (w *World) AddNode(name string, segment int, addrs ...netip.Prefix) (*Host,
 		return nil, fmt.Errorf("nettest: node %s: no segment %d", name, segment)
 	}
 	if len(addrs) == 0 {
-		addrs = NodeAddrs(segment, w.ports)
+		addrs = NodeAddrs(segment, w.nodes)
 	}
 	h, err := w.host(name)
 	if err != nil {
@@ -100,7 +101,7 @@ func (w *World) AddNode(name string, segment int, addrs ...netip.Prefix) (*Host,
 	if err := w.plug(h, segment, "eth0", addrs...); err != nil {
 		return nil, err
 	}
-	w.ports++
+	w.nodes++
 	for _, gw := range []netip.Addr{segmentAddr(segment, 1, true).Addr(), segmentAddr(segment, 1, false).Addr()} {
 		if err := h.defaultVia(gw, "eth0"); err != nil {
 			return nil, err
@@ -132,10 +133,14 @@ func (w *World) plug(h *Host, segment int, dev string, addrs ...netip.Prefix) er
 	if err := w.sw.nl.LinkAdd(port); err != nil {
 		return fmt.Errorf("nettest: plug %s into segment %d: %w", h.Name, segment, err)
 	}
+	if err := h.configure(dev, addrs...); err != nil {
+		return err
+	}
 	if err := w.sw.nl.LinkSetUp(port); err != nil {
 		return fmt.Errorf("nettest: plug %s into segment %d: %w", h.Name, segment, err)
 	}
-	return h.configure(dev, addrs...)
+	w.wired(end{w.sw, port.Name}, end{h, dev})
+	return nil
 }
 
 // host makes a namespace with loopback up and no waiting for duplicate addresses.
