@@ -1,0 +1,95 @@
+package endpointslice
+
+import (
+	"slices"
+
+	"github.com/podway/podway/internal/model"
+)
+
+const (
+	// ManagedBy marks the slices made from Pods, in the label endpointslice.kubernetes.io/managed-by.
+	ManagedBy = "endpointslice-controller.podway.io"
+	// MirroredBy marks the slices made from Endpoints that somebody else writes.
+	MirroredBy = "endpointslicemirroring-controller.podway.io"
+
+	kubeManagedBy  = "endpointslice-controller.k8s.io"
+	kubeMirroredBy = "endpointslicemirroring-controller.k8s.io"
+
+	// MaxEndpoints is how many endpoints a slice may hold.
+	MaxEndpoints = 100
+)
+
+// Changes is what to write so that the slices of one Service are right. Create's slices have no name yet; Update's are
+// the whole new content of existing ones, with their old resource version.
+type Changes struct {
+	Create, Update, Delete []*model.EndpointSlice
+}
+
+// Empty reports whether there is nothing to write.
+func (c Changes) Empty() bool { return len(c.Create)+len(c.Update)+len(c.Delete) == 0 }
+
+func (c *Changes) add(o Changes) {
+	c.Create = append(c.Create, o.Create...)
+	c.Update = append(c.Update, o.Update...)
+	c.Delete = append(c.Delete, o.Delete...)
+}
+
+// Nodes are the cluster's Nodes by name.
+type Nodes = model.Map[string, *model.Node]
+
+// Desired compares the slices that are there with what the Service's Pods ask for (KEP-752). pods are those that the
+// selector matches, in any order; existing are the slices to look after, each with the Service as its name. A Service
+// without selector is left as it is.
+func Desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*model.EndpointSlice) Changes {
+	if svc.Type == model.ExternalName {
+		return Changes{Delete: alive(existing)}
+	}
+	if len(svc.Selector) == 0 {
+		return Changes{}
+	}
+	own := sliceMeta{managedBy: ManagedBy, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, ManagedBy), noCreate: svc.Deleting}
+	g := newGrouper(svc, nodes)
+	return eachFamily(svc, existing, func(family string, there []*model.EndpointSlice) Changes {
+		return place(svc.Name, family, own, there, g.groups(family, pods), nil)
+	})
+}
+
+// Touch is Desired when all that happened since the slices were right is a change to the Pods named in changed; members
+// are those of them that the selector (still) matches. It costs a glance at each slice instead of a look at each Pod.
+func Touch(svc *model.Service, members []*model.Pod, changed []string, nodes Nodes, existing []*model.EndpointSlice) Changes {
+	if svc.Type == model.ExternalName || len(svc.Selector) == 0 {
+		return Changes{}
+	}
+	own := sliceMeta{managedBy: ManagedBy, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, ManagedBy), noCreate: svc.Deleting}
+	g := newGrouper(svc, nodes)
+	if changed == nil {
+		changed = []string{}
+	}
+	return eachFamily(svc, existing, func(family string, there []*model.EndpointSlice) Changes {
+		return place(svc.Name, family, own, there, g.groups(family, members), changed)
+	})
+}
+
+// eachFamily runs plan for each address family of the Service and drops the slices of all others.
+func eachFamily(svc *model.Service, existing []*model.EndpointSlice, plan func(string, []*model.EndpointSlice) Changes) (out Changes) {
+	there := map[string][]*model.EndpointSlice{}
+	for _, s := range alive(existing) {
+		if slices.Contains(svc.IPFamilies, s.AddressType) {
+			there[s.AddressType] = append(there[s.AddressType], s)
+		} else {
+			out.Delete = append(out.Delete, s)
+		}
+	}
+	for _, f := range svc.IPFamilies {
+		out.add(plan(f, there[f]))
+	}
+	return out
+}
+
+// alive leaves out the slices that somebody is already deleting.
+func alive(in []*model.EndpointSlice) []*model.EndpointSlice {
+	if !slices.ContainsFunc(in, func(s *model.EndpointSlice) bool { return s.Deleting }) {
+		return in
+	}
+	return slices.DeleteFunc(slices.Clone(in), func(s *model.EndpointSlice) bool { return s.Deleting })
+}
