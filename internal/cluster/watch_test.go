@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/podway/podway/internal/model"
+)
+
+func TestTheFirstSnapshotIsCompleteAndLaterOnesFollowTheCluster(t *testing.T) {
+	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7"}}
+	slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-1", Labels: map[string]string{discoveryv1.LabelServiceName: "cart"}},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.5"}}}}
+	client := fake.NewClientset(svc, slice)
+	dyn := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()) // a cluster without the AddressPool kind
+	w := &Watcher{Clients: Clients{Typed: client, Dynamic: dyn}, Kinds: []Kind{Services, EndpointSlices, Nodes, Pools}, Log: slog.New(slog.DiscardHandler)}
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	snaps, ended := make(chan *model.Snapshot, 100), make(chan error, 1)
+	go func() { ended <- w.Run(ctx, func(s *model.Snapshot) { snaps <- s }) }()
+
+	first := next(t, snaps)
+	if first.Services.Len() != 1 || first.Backends(model.N("shop", "cart")) == nil {
+		t.Fatalf("the first snapshot lacks something: %d services, backends %v", first.Services.Len(), first.Backends(model.N("shop", "cart")))
+	}
+	if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for s := next(t, snaps); s.Nodes.Len() != 1; s = next(t, snaps) {
+	}
+	if err := client.DiscoveryV1().EndpointSlices("shop").Delete(ctx, "cart-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for s := next(t, snaps); s.Backends(model.N("shop", "cart")) != nil; s = next(t, snaps) {
+	}
+	if first.Nodes.Len() != 0 || first.Backends(model.N("shop", "cart")) == nil {
+		t.Error("an old snapshot changed")
+	}
+	stop()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Fatal("Run did not end with its context")
+	}
+}
+
+func TestAHeartbeatOfANodeMakesNoSnapshot(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	client := fake.NewClientset(node)
+	w := &Watcher{Clients: Clients{Typed: client}, Kinds: []Kind{Nodes}, Log: slog.New(slog.DiscardHandler)}
+	snaps := make(chan *model.Snapshot, 100)
+	go func() { _ = w.Run(t.Context(), func(s *model.Snapshot) { snaps <- s }) }()
+	next(t, snaps)
+	beat := node.DeepCopy()
+	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastHeartbeatTime: metav1.Now()}}
+	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), beat, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ready := beat.DeepCopy()
+	ready.Status.Conditions[0].Status = corev1.ConditionTrue
+	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), ready, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if s := next(t, snaps); !s.Nodes.At("node-1").Ready || s.Rev != 2 {
+		t.Fatalf("want revision 2 with a ready node, got revision %d, ready %v", s.Rev, s.Nodes.At("node-1").Ready)
+	}
+}
+
+func next(t *testing.T, snaps <-chan *model.Snapshot) *model.Snapshot {
+	t.Helper()
+	select {
+	case s := <-snaps:
+		return s
+	case <-time.After(10 * time.Second):
+		t.Fatal("no snapshot within 10 s")
+		return nil
+	}
+}
