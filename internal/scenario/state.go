@@ -1,0 +1,143 @@
+package scenario
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podway/podway/internal/cluster"
+	"github.com/podway/podway/internal/control/endpointslice"
+	"github.com/podway/podway/internal/model"
+)
+
+// State is the cluster after a step.
+type State struct {
+	Snapshot *model.Snapshot
+	Nodes    []string              // in the order of their appearance
+	Closed   map[model.Name]string // Pods that do not listen on some ports, as their annotation says
+}
+
+// annotationClosed on a Pod lists ports, such as "8080,9090", that no process in it listens on at level kernel.
+const annotationClosed = "scenario.podway.io/closed-ports"
+
+// state fills in what the short forms left out and makes the snapshot: nodes, then Pods and Services, then the slices of
+// Services that have none, then load balancer addresses.
+func (o *objects) state() (*State, error) {
+	objs, errs := o.decode()
+	st := &State{Closed: map[model.Name]string{}}
+	o.given.collect(objs)
+	if !slices.ContainsFunc(objs, func(d decoded) bool { _, is := d.api.(*corev1.Node); return is }) {
+		objs = slices.Insert(objs, 0, bareNode("node-a"), bareNode("node-b"))
+	}
+	nodes := map[string]*corev1.Node{}
+	for _, d := range objs {
+		if n, ok := d.api.(*corev1.Node); ok {
+			o.given.node(n, d.raw)
+			nodes[n.Name] = n
+			st.Nodes = append(st.Nodes, n.Name)
+		}
+	}
+	b := model.NewBuilder(nil)
+	for _, d := range objs {
+		if err := o.given.fill(d, nodes, st); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", d.key, err))
+			continue
+		}
+		if m := cluster.Convert(d.api); m != nil {
+			b.Put(m)
+		}
+	}
+	s := b.Snapshot(time.Unix(0, 0))
+	st.Snapshot = withSlices(s)
+	return st, errors.Join(errs...)
+}
+
+// decoded is an object in both forms.
+type decoded struct {
+	key string
+	raw map[string]any
+	api metav1.Object
+}
+
+func (o *objects) decode() (out []decoded, errs []error) {
+	for _, key := range o.order {
+		api, err := decodeOne(key, o.docs[key])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, decoded{key, o.docs[key], api})
+	}
+	return out, errs
+}
+
+func decodeOne(key string, doc map[string]any) (metav1.Object, error) {
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	objs, err := cluster.DecodeAPI(data)
+	if err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "document 1: "))
+	}
+	if len(objs) != 1 {
+		kind, _, _ := strings.Cut(key, " ")
+		known := []string{"Service", "EndpointSlice", "Node", "Pod", "Ingress", "IngressClass", "Secret", "AddressPool", "Deployment", "StatefulSet", "DaemonSet"}
+		return nil, fmt.Errorf("%s: podway reads no %s %v%s", key, doc["apiVersion"], kind, didYouMean(kind, known...))
+	}
+	return objs[0], nil
+}
+
+// check tells whether a document is an object that podway reads, without unknown fields.
+func check(key string, doc map[string]any) error {
+	_, err := decodeOne(key, doc)
+	return err
+}
+
+// fill completes one object.
+func (g *given) fill(d decoded, nodes map[string]*corev1.Node, st *State) error {
+	g.identity(d)
+	switch a := d.api.(type) {
+	case *corev1.Pod:
+		if c := a.Annotations[annotationClosed]; c != "" {
+			st.Closed[model.N(a.Namespace, a.Name)] = c
+		}
+		return g.pod(d.key, a, nodes, st.Nodes)
+	case *corev1.Service:
+		return g.service(d.key, a)
+	case *corev1.Secret:
+		return selfSigned(a)
+	case *discoveryv1.EndpointSlice:
+		if a.AddressType == "" {
+			a.AddressType = discoveryv1.AddressTypeIPv4
+		}
+	case *networkingv1.Ingress:
+		if a.CreationTimestamp.IsZero() {
+			a.CreationTimestamp = metav1.Unix(0, 0)
+		}
+	}
+	return nil
+}
+
+// withSlices adds the slices that the endpoint controller would write, for each Service that has none in the file.
+func withSlices(s *model.Snapshot) *model.Snapshot {
+	b := model.NewBuilder(s)
+	for _, sl := range endpointslice.Derive(s) {
+		if s.Backends(sl.Service) == nil {
+			b.Put(sl)
+		}
+	}
+	return b.Snapshot(s.Time)
+}
+
+func bareNode(name string) decoded {
+	return decoded{key: "Node " + name, api: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+}
