@@ -1,0 +1,121 @@
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/trace/sockets"
+)
+
+// Client asks over one connection. It is safe for concurrent use; the questions go one after another.
+type Client struct {
+	mu   sync.Mutex
+	conn io.ReadWriteCloser
+	in   *json.Decoder
+	out  *json.Encoder
+	err  error // the connection is spent
+}
+
+// NewClient asks over a connection, a unix socket or the two streams of an exec.
+func NewClient(conn io.ReadWriteCloser) *Client {
+	return &Client{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
+}
+
+// Dial asks the process that listens at path.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("ask: %w", err)
+	}
+	return NewClient(c), nil
+}
+
+// Pipe joins stdin and stdout to the process that listens at path, until either side ends: the other half of an exec.
+func Pipe(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	go func() {
+		_, _ = io.Copy(c, stdin)
+		_ = c.(*net.UnixConn).CloseWrite()
+	}()
+	if _, err := io.Copy(stdout, c); err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	return nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Programmed asks what the hop's live state would do with f. The error is ErrOff when the hop is switched off there.
+func (c *Client) Programmed(ctx context.Context, hop string, f flow.Flow) (flow.Verdict, error) {
+	a, err := c.ask(ctx, Request{Hop: &HopRequest{Name: hop, Flow: f}})
+	if err != nil || a.Hop == nil {
+		return flow.Verdict{}, incomplete(err)
+	}
+	return *a.Hop, nil
+}
+
+// Sockets asks what the Pod listens on.
+func (c *Client) Sockets(ctx context.Context, podUID string) (sockets.Report, error) {
+	a, err := c.ask(ctx, Request{Sockets: &SocketsRequest{PodUID: podUID}})
+	if err != nil || a.Sockets == nil {
+		return sockets.Report{}, incomplete(err)
+	}
+	return *a.Sockets, nil
+}
+
+// Status asks how the agent is.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	a, err := c.ask(ctx, Request{Status: &StatusRequest{}})
+	if err != nil || a.Status == nil {
+		return Status{}, incomplete(err)
+	}
+	return *a.Status, nil
+}
+
+func incomplete(err error) error {
+	if err != nil {
+		return err
+	}
+	return errors.New("ask: the answer is to another question: the node runs another version of podway")
+}
+
+// ask sends one request and waits for its answer. When ctx ends first the connection is spent: the answer would be taken
+// for the next one's.
+func (c *Client) ask(ctx context.Context, r Request) (Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return Answer{}, c.err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
+	defer stop()
+	var a Answer
+	err := c.out.Encode(r)
+	if err == nil {
+		err = c.in.Decode(&a)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		c.err = fmt.Errorf("ask: %w", err)
+		return a, c.err
+	}
+	if a.Error != nil {
+		return a, a.Error
+	}
+	return a, nil
+}
