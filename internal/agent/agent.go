@@ -1,0 +1,75 @@
+// Package agent runs hops on a node: it feeds each the newest snapshot, applies, retries and repairs, and says what is
+// ready. It makes no decision about traffic and reads no API object; hops.go is the list of hops in request order.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/model"
+)
+
+// Source gives snapshots: the first put is the complete view, put is called from one goroutine.
+type Source interface {
+	Run(ctx context.Context, put func(*model.Snapshot)) error
+}
+
+// Agent runs hops over a source.
+type Agent struct {
+	Source  Source
+	Hops    []hop.Hop
+	Node    string
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+
+	once  sync.Once
+	loops []*loop
+}
+
+func (a *Agent) init() {
+	a.once.Do(func() {
+		m := newMetrics(a.Metrics)
+		for _, h := range a.Hops {
+			a.loops = append(a.loops, newLoop(h, a.Log.With("hop", h.Name(), "node", a.Node), m))
+		}
+	})
+}
+
+// Run feeds the hops until ctx ends or the source fails. It leaves all kernel state in place.
+func (a *Agent) Run(ctx context.Context) error {
+	a.init()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	for _, l := range a.loops {
+		wg.Go(func() { l.run(ctx) })
+	}
+	err := a.Source.Run(ctx, func(s *model.Snapshot) {
+		for _, l := range a.loops {
+			l.put(s)
+		}
+	})
+	stop()
+	wg.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Ready returns an error that names the first hop that has not yet applied a complete view, or whose last apply failed.
+func (a *Agent) Ready() error {
+	a.init()
+	for _, l := range a.loops {
+		if err := l.ready(); err != nil {
+			return fmt.Errorf("%s: %w", l.hop.Name(), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/model"
+)
+
+// recorder is a hop that notes what it was asked to apply.
+type recorder struct {
+	mu      sync.Mutex
+	applied []uint64
+	full    []bool
+	fail    int // so many applies fail first
+	drift   string
+}
+
+func (r *recorder) Name() string { return "recorder" }
+func (r *recorder) Apply(_ context.Context, s *model.Snapshot, c model.Change) (hop.Report, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail > 0 {
+		r.fail--
+		return hop.Report{}, errors.New("kernel said no")
+	}
+	r.applied, r.full = append(r.applied, s.Rev), append(r.full, c.All)
+	return hop.Report{Changed: 1}, nil
+}
+func (r *recorder) Declared(*model.Snapshot, flow.Flow) flow.Verdict { return flow.Verdict{} }
+func (r *recorder) Programmed(context.Context, flow.Flow) (flow.Verdict, error) {
+	return flow.Verdict{}, nil
+}
+func (r *recorder) Remove(context.Context) error { return nil }
+func (r *recorder) Check(context.Context) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.drift
+	r.drift = ""
+	return d, nil
+}
+
+type chanSource chan *model.Snapshot
+
+func (c chanSource) Run(ctx context.Context, put func(*model.Snapshot)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case s := <-c:
+			put(s)
+		}
+	}
+}
+
+func run(t *testing.T, r *recorder) (*Agent, chanSource) {
+	src := make(chanSource)
+	a := &Agent{Source: src, Hops: []hop.Hop{r}, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
+	go func() { _ = a.Run(t.Context()) }()
+	return a, src
+}
+
+func TestAFailedApplyIsRetriedInFullAndReadinessFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{fail: 3}
+		a, src := run(t, r)
+		if a.Ready() == nil {
+			t.Fatal("ready before the first view")
+		}
+		src <- &model.Snapshot{Rev: 1}
+		synctest.Wait()
+		if a.Ready() == nil {
+			t.Fatal("ready although the apply failed")
+		}
+		time.Sleep(time.Second)
+		if err := a.Ready(); err != nil || len(r.applied) != 1 || !r.full[0] {
+			t.Fatalf("after retries: ready %v, applied %v, full %v", err, r.applied, r.full)
+		}
+		src <- &model.Snapshot{Rev: 2}
+		synctest.Wait()
+		if len(r.applied) != 2 || r.full[1] {
+			t.Fatalf("the next one must be a change, not everything: %v %v", r.applied, r.full)
+		}
+	})
+}
+
+func TestDriftIsRepairedWithinASecondOrSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		_, src := run(t, r)
+		src <- &model.Snapshot{Rev: 1}
+		synctest.Wait()
+		r.mu.Lock()
+		r.drift = "table is gone"
+		r.mu.Unlock()
+		time.Sleep(checkEvery + time.Millisecond)
+		synctest.Wait()
+		if len(r.applied) != 2 || !r.full[1] {
+			t.Fatalf("applied %v, full %v", r.applied, r.full)
+		}
+	})
+}
+
+func TestOnlyTheNewestSnapshotWaits(t *testing.T) {
+	l := newLoop(&recorder{}, slog.New(slog.DiscardHandler), newMetrics(nil))
+	for rev := range uint64(5) {
+		l.put(&model.Snapshot{Rev: rev})
+	}
+	if s := <-l.box; s.Rev != 4 {
+		t.Fatalf("got revision %d", s.Rev)
+	}
+}

@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/model"
+)
+
+const (
+	retryFirst = 50 * time.Millisecond
+	retryMost  = 5 * time.Second
+	checkEvery = time.Second // drift must be noticed and mended within about a second
+)
+
+// Checker is a hop that can tell cheaply whether its live state was changed by somebody else. Drift makes the loop
+// apply everything again.
+type Checker interface {
+	Check(ctx context.Context) (drift string, err error)
+}
+
+// loop applies the newest snapshot to one hop.
+type loop struct {
+	hop     hop.Hop
+	log     *slog.Logger
+	metrics *metrics
+	box     chan *model.Snapshot // one slot: the newest snapshot that was not taken yet
+
+	mu      sync.Mutex
+	applied bool
+	lastErr error
+}
+
+func newLoop(h hop.Hop, log *slog.Logger, m *metrics) *loop {
+	return &loop{hop: h, log: log, metrics: m, box: make(chan *model.Snapshot, 1), lastErr: errors.New("no complete view of the cluster yet")}
+}
+
+// put replaces whatever waits in the box. Only one goroutine may call it.
+func (l *loop) put(s *model.Snapshot) {
+	select {
+	case <-l.box:
+	default:
+	}
+	l.box <- s
+}
+
+func (l *loop) ready() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.applied && l.lastErr == nil {
+		return nil
+	}
+	return l.lastErr
+}
+
+func (l *loop) run(ctx context.Context) {
+	var want, have *model.Snapshot // have: the last one applied without error
+	retry, wait := retryFirst, (<-chan time.Time)(nil)
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case want = <-l.box:
+		case <-wait:
+		case <-check.C:
+			if want == nil || wait != nil || !l.drifted(ctx) {
+				continue
+			}
+			have = nil
+		}
+		if have == want {
+			continue
+		}
+		wait = nil
+		if err := l.apply(ctx, want, model.Diff(have, want)); err != nil {
+			have, wait = nil, time.After(retry)
+			retry = min(retry*2, retryMost)
+			continue
+		}
+		have, retry = want, retryFirst
+	}
+}
+
+func (l *loop) apply(ctx context.Context, s *model.Snapshot, c model.Change) error {
+	start := time.Now()
+	report, err := l.hop.Apply(ctx, s, c)
+	took := time.Since(start)
+	l.metrics.observe(l.hop.Name(), took, err)
+	l.mu.Lock()
+	before := l.lastErr
+	l.applied, l.lastErr = l.applied || err == nil, err
+	l.mu.Unlock()
+	if err != nil {
+		if before == nil || before.Error() != err.Error() { // said once, not at each retry
+			l.log.Error("apply failed; will retry", "rev", s.Rev, "code", string(flow.ApplyFailed), "err", err)
+		}
+		return err
+	}
+	if report.Changed > 0 || c.All {
+		l.log.Info("applied", "rev", s.Rev, "changed", report.Changed, "full", report.Full, "took", took.Round(time.Microsecond))
+	}
+	for _, f := range report.Findings {
+		l.log.Warn("finding", "code", string(f.Code), "object", f.Object, "cause", f.Cause, "fix", f.Fix)
+	}
+	return nil
+}
+
+func (l *loop) drifted(ctx context.Context) bool {
+	c, ok := l.hop.(Checker)
+	if !ok {
+		return false
+	}
+	drift, err := c.Check(ctx)
+	if err != nil {
+		l.log.Warn("could not check the live state", "err", err)
+		return false
+	}
+	if drift != "" {
+		l.log.Warn("live state was changed by somebody else; repairing", "drift", drift)
+		l.metrics.drift(l.hop.Name())
+	}
+	return drift != ""
+}
