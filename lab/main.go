@@ -21,7 +21,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics on /metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -35,9 +34,9 @@ var components = map[string]func() *cobra.Command{
 	"etcd":                    newEtcdCommand,
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
-	"kube-scheduler":          scheduler.NewSchedulerCommand,
+	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
-	"kubectl":                 kubectl.NewDefaultKubectlCommand,
+	"kubectl":                 newKubectlCommand,
 }
 
 func main() {

@@ -47,7 +47,15 @@ func usage(format string, args ...any) error {
 
 // commands lists the subcommands in the order that help shows them.
 func commands() []*cobra.Command {
-	return []*cobra.Command{}
+	all := []*cobra.Command{
+		newUp(),
+		newDown(),
+		newStatus(),
+		newKubectl(),
+		newExec(),
+		newImage(),
+	}
+	return append(all, newLabHidden()...)
 }
 
 func newRoot() *cobra.Command {

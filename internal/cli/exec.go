@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podway/podway/internal/lab"
+)
+
+func newExec() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "exec NODE|outside|client|control-plane -- COMMAND [ARGS...]",
+		Short: "Run a command in a node of `podway up`, or beside the cluster",
+		Long: `Runs a command inside a node, with the node's files, processes and network; or with the network of "outside" (a host
+on the nodes' network that is no node), "client" (a host that reaches the nodes through outside's router), or
+"control-plane". The exit code is the command's.`,
+		Example: `  podway exec node-1 -- nft list ruleset
+  podway exec client -- curl -s http://10.90.0.200/`,
+		Args: cobra.MinimumNArgs(2),
+	}
+	dir := dirFlag(c)
+	c.Flags().SetInterspersed(false)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		where, argv := args[0], args[1:]
+		if argv[0] == "--" {
+			argv = argv[1:]
+		}
+		if len(argv) == 0 {
+			return usage("exec %s: no command", where)
+		}
+		return asExit(lab.Exec(cmd.Context(), labDir(*dir), where, argv))
+	}
+	return c
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
+}

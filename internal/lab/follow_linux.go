@@ -1,0 +1,146 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podway/podway/internal/lab/api"
+	"github.com/podway/podway/internal/lab/pki"
+	"github.com/podway/podway/internal/lab/process"
+	"github.com/podway/podway/internal/lab/spec"
+	"github.com/podway/podway/internal/lab/supervisor"
+)
+
+// hopeless is after how many ends in a row `podway up` says that a component does not come up.
+const hopeless = 3
+
+// follow prints steps from the printed-th on, applies the manifests when there is an API server, and waits until
+// everything runs.
+func (u *up) follow(ctx context.Context, printed int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	podway := u.cluster.Networking == spec.NetworkingPodway
+	applied := make(chan error, 1)
+	applying, settled := false, false
+	for revision := -1; ; {
+		st, err := u.remote.Status(ctx, revision)
+		if err != nil {
+			return u.why(ctx, st, err)
+		}
+		revision = st.Revision
+		for ; printed < len(st.Steps); printed++ {
+			u.sayStep(st, st.Steps[printed])
+		}
+		if err := u.trouble(st); err != nil {
+			return err
+		}
+		if !applying && st.Done("kube-apiserver") && u.manifests != nil {
+			applying = true
+			u.cluster = st.Cluster
+			go func() {
+				err := u.apply(ctx)
+				if err != nil {
+					cancel(err) // there is nothing to wait for any more
+				}
+				applied <- err
+			}()
+		}
+		if settled = st.Settled(podway); settled {
+			u.cluster = st.Cluster
+			break
+		}
+	}
+	if applying {
+		if err := <-applied; err != nil {
+			return err
+		}
+	}
+	u.say("cluster is up: %d nodes", u.cluster.Nodes)
+	return nil
+}
+
+// sayStep prints a step at the time when it happened, which may be before it was heard of.
+func (u *up) sayStep(st supervisor.Status, s supervisor.Step) {
+	at := st.Started.Add(s.At).Sub(u.began)
+	text := s.Name
+	if s.Took > 0 {
+		text += fmt.Sprintf(" (%.2f s)", s.Took.Seconds())
+	}
+	fmt.Fprintf(u.out, "%6.2fs  %s\n", at.Seconds(), text)
+}
+
+// trouble finds what will not come up however long one waits.
+func (u *up) trouble(st supervisor.Status) error {
+	if st.Failed != "" {
+		return fmt.Errorf("%s%s\nafter mending it: podway down, then podway up", st.Failed, lastLines(st.Cluster.Log("supervisor"), 8))
+	}
+	for _, c := range st.Components {
+		if c.State == process.Down && c.Restarts >= hopeless {
+			return fmt.Errorf("lab: %s does not come up: %s%s", c.Name, c.LastExit, lastLines(c.Log, 12))
+		}
+	}
+	for i, n := range st.Nodes {
+		if n.State == process.Down && n.Restarts >= hopeless {
+			return fmt.Errorf("lab: %s does not come up: %s: %s%s", n.Name, n.LastExit, n.Error, lastLines(n.Log, 12))
+		}
+		for _, s := range n.Services {
+			if s.State == process.Down && s.Restarts >= hopeless {
+				return fmt.Errorf("lab: %s on %s does not come up: %s%s", s.Name, n.Name, s.LastExit,
+					lastLines(u.cluster.Node(i+1).Log(s.Name), 12))
+			}
+		}
+	}
+	return nil
+}
+
+// why explains the end of waiting.
+func (u *up) why(ctx context.Context, last supervisor.Status, err error) error {
+	if errors.Is(err, supervisor.ErrGone) {
+		return fmt.Errorf("lab: the supervisor ended%s", lastLines(u.cluster.Log("supervisor"), 12))
+	}
+	cause := context.Cause(ctx)
+	if cause == nil {
+		return err
+	}
+	if errors.Is(cause, context.Canceled) {
+		return errors.New("lab: interrupted; what was started goes on: podway status, or podway down")
+	}
+	ask, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if st, e := u.remote.Status(ask, -1); e == nil {
+		last = st
+	}
+	for _, m := range last.Missing(last.Cluster.Networking != spec.NetworkingNone) {
+		cause = fmt.Errorf("%w\n%s", cause, m)
+	}
+	return fmt.Errorf("%w\nlogs are in %s", cause, u.cluster.Log("*"))
+}
+
+// apply applies what belongs into the cluster, and waits until its pods run.
+func (u *up) apply(ctx context.Context) error {
+	manifests, err := u.manifests(u.cluster)
+	if err != nil {
+		return fmt.Errorf("lab: manifests: %w", err)
+	}
+	objects, err := api.Parse(manifests)
+	if err != nil {
+		return fmt.Errorf("lab: manifests: %w", err)
+	}
+	stampImages(u.cluster, objects)
+	client, err := api.New(u.cluster.HostServer(), u.cluster.PKI(), pki.Admin, nil)
+	if err != nil {
+		return err
+	}
+	applied, err := client.Apply(ctx, objects)
+	if err != nil {
+		return err
+	}
+	u.say("manifests applied (%d objects)", len(applied))
+	if err := client.WaitRolledOut(ctx, applied, u.cluster.Nodes); err != nil {
+		return err
+	}
+	u.say("podway's pods are ready")
+	return nil
+}
