@@ -1,0 +1,82 @@
+// Package deploy holds the manifests that run podway on a cluster. The files work with `kubectl apply -f deploy/` as
+// they are; Manifests gives them with the values of a certain cluster.
+package deploy
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"sort"
+	"strings"
+)
+
+//go:embed *.yaml crds/*.yaml
+var files embed.FS
+
+// Options are what differs from cluster to cluster. An empty field leaves the manifests' own value.
+type Options struct {
+	Image         string // podway's image, name and tag
+	APIServer     string // host:port, reached without the service proxy
+	ClusterDomain string
+	ClusterCIDRs  string   // comma-separated
+	ServiceCIDRs  string   // comma-separated
+	ClusterDNS    string   // ClusterIP of the DNS Service
+	Pool          []string // addresses of an AddressPool "default"; empty = none is made
+}
+
+// Manifests returns all objects as YAML documents: custom resources first, then in the order of the files' names.
+func Manifests(o Options) ([]byte, error) {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("deploy: list manifests: %w", err)
+	}
+	crds, err := fs.Glob(files, "crds/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("deploy: list manifests: %w", err)
+	}
+	sort.Strings(names)
+	var out bytes.Buffer
+	for _, n := range append(crds, names...) {
+		b, err := files.ReadFile(n)
+		if err != nil {
+			return nil, fmt.Errorf("deploy: read %s: %w", n, err)
+		}
+		fmt.Fprintf(&out, "---\n# %s\n%s", n, b)
+	}
+	s, err := o.fill(out.String())
+	return []byte(s), err
+}
+
+// fill puts the options in the place of the manifests' own values, each of which must be there.
+func (o Options) fill(s string) (string, error) {
+	for _, r := range []struct{ field, old, val string }{
+		{"Image", "image: podway.local/podway:dev", o.Image},
+		{"APIServer", `PODWAY_APISERVER: ""`, o.APIServer},
+		{"ClusterDomain", "PODWAY_CLUSTER_DOMAIN: cluster.local", o.ClusterDomain},
+		{"ClusterCIDRs", "PODWAY_CLUSTER_CIDRS: 10.244.0.0/16", o.ClusterCIDRs},
+		{"ServiceCIDRs", "PODWAY_SERVICE_CIDRS: 10.96.0.0/16", o.ServiceCIDRs},
+		{"ClusterDNS", "clusterIP: 10.96.0.10", o.ClusterDNS},
+	} {
+		if r.val == "" {
+			continue
+		}
+		if !strings.Contains(s, r.old) {
+			return "", fmt.Errorf("deploy: no place for %s: the manifests lack %q", r.field, r.old)
+		}
+		key, _, _ := strings.Cut(r.old, ": ")
+		s = strings.ReplaceAll(s, r.old, fmt.Sprintf("%s: %q", key, r.val))
+	}
+	if len(o.Pool) > 0 {
+		s += fmt.Sprintf("---\napiVersion: podway.io/v1alpha1\nkind: AddressPool\nmetadata: {name: default}\nspec: {addresses: [%s]}\n", quoted(o.Pool))
+	}
+	return s, nil
+}
+
+func quoted(list []string) string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = fmt.Sprintf("%q", s)
+	}
+	return strings.Join(out, ", ")
+}

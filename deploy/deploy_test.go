@@ -1,0 +1,81 @@
+package deploy
+
+import (
+	"strings"
+	"testing"
+
+	"bytes"
+	"errors"
+	"io"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+type object struct {
+	APIVersion, Kind string
+	Metadata         struct{ Name, Namespace string }
+	Spec             struct {
+		Template struct {
+			Spec struct {
+				Containers, InitContainers []struct{ Name, Image string }
+			}
+		}
+	}
+}
+
+func decode(t *testing.T, o Options) (out []object) {
+	t.Helper()
+	b, err := Manifests(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096)
+	for {
+		var obj object
+		err := d.Decode(&obj)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if obj.Kind != "" {
+			out = append(out, obj)
+		}
+	}
+}
+
+func TestManifestsTakeEveryOption(t *testing.T) {
+	o := Options{Image: "example/podway:1", APIServer: "10.90.0.1:6443", ClusterDomain: "c.test", ClusterCIDRs: "10.1.0.0/16",
+		ServiceCIDRs: "10.2.0.0/16", ClusterDNS: "10.2.0.10", Pool: []string{"10.90.0.200-10.90.0.250"}}
+	b, err := Manifests(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, old := range []string{"podway.local", `PODWAY_APISERVER: ""`, "cluster.local\n", "10.244.0.0", "10.96.0."} {
+		if strings.Contains(string(b), old) {
+			t.Errorf("%q is still there", old)
+		}
+	}
+	images, pools := 0, 0
+	for _, obj := range decode(t, o) {
+		for _, c := range append(obj.Spec.Template.Spec.Containers, obj.Spec.Template.Spec.InitContainers...) {
+			images++
+			if c.Image != o.Image {
+				t.Errorf("%s: image %q", c.Name, c.Image)
+			}
+		}
+		if obj.Kind == "AddressPool" {
+			pools++
+		}
+	}
+	if images != 5 || pools != 1 {
+		t.Errorf("got %d containers and %d pools, want 5 and 1", images, pools)
+	}
+}
+
+func TestManifestsStartWithTheCustomResource(t *testing.T) {
+	objs := decode(t, Options{})
+	if len(objs) < 10 || objs[0].Kind != "CustomResourceDefinition" {
+		t.Fatalf("got %d objects, the first is %q", len(objs), objs[0].Kind)
+	}
+}
