@@ -19,7 +19,14 @@ func Probe(component string, client *api.Client, dial api.Dial) func(context.Con
 	case Etcd:
 		return get(dial, "http://127.0.0.1:2379/health")
 	case ControllerManager:
-		return get(dial, "https://127.0.0.1:10257/healthz")
+		healthy := get(dial, "https://127.0.0.1:10257/healthz")
+		return func(ctx context.Context) error {
+			// It is healthy long before its controllers work. Without this account the first pod is refused.
+			if err := healthy(ctx); err != nil {
+				return err
+			}
+			return client.Get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)
+		}
 	case Scheduler:
 		return get(dial, "https://127.0.0.1:10259/readyz")
 	default:

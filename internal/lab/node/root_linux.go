@@ -46,7 +46,7 @@ func (r root) build() error {
 	if err := mount("", r.dir, "", unix.MS_UNBINDABLE, ""); err != nil {
 		return err
 	}
-	for _, step := range []func() error{r.hostFolders, r.etc, r.keptFolders, r.kernelFiles, r.mountCgroups, r.sysctls, r.programs} {
+	for _, step := range []func() error{r.hostFolders, r.bindable, r.etc, r.keptFolders, r.kernelFiles, r.mountCgroups, r.sysctls, r.programs} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -81,6 +81,9 @@ func (r root) hostFolders() error {
 	}
 	return nil
 }
+
+// bindable ends what kept the root out of the binds of the host's folders: it is a source of mounts itself now.
+func (r root) bindable() error { return mount("", r.dir, "", unix.MS_PRIVATE, "") }
 
 // etc is the host's /etc, written to in memory, with the node's own names in it.
 func (r root) etc() error {

@@ -58,7 +58,7 @@ const (
 	minPause  = 100 * time.Millisecond
 	maxPause  = 10 * time.Second
 	longLife  = 10 * time.Second // after that much life the pause starts small again
-	readyPoll = 20 * time.Millisecond
+	readyPoll = 50 * time.Millisecond
 )
 
 // OnChange calls f at every change of state, in order. To be called before Run.

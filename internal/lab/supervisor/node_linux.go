@@ -109,7 +109,7 @@ func (s *supervisor) nodeEvent(name string, e node.Event) {
 }
 
 const (
-	watchFast = 50 * time.Millisecond // while something is missing
+	watchFast = 100 * time.Millisecond // while something is missing
 	watchSlow = 2 * time.Second
 )
 

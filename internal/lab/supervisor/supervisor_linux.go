@@ -138,8 +138,8 @@ func (s *supervisor) run(ctx context.Context) error {
 	servers, endServers := context.WithCancel(context.Background())
 	store, endStore := context.WithCancel(context.Background())
 	s.keep(store, &s.store, controlplane.Etcd)
-	s.keep(servers, &s.servers, controlplane.APIServer)
-	s.workers.Go(func() { s.startWorkers(workers) })
+	server := s.keep(servers, &s.servers, controlplane.APIServer)
+	s.workers.Go(func() { s.startWorkers(workers, server) })
 	<-ctx.Done()
 	// The API server without its store waits for it for a minute: it ends first.
 	for _, end := range []struct {
@@ -229,12 +229,16 @@ func (s *supervisor) keep(ctx context.Context, group *sync.WaitGroup, name strin
 	return sv
 }
 
-// startWorkers starts what works through the API server.
-func (s *supervisor) startWorkers(ctx context.Context) {
+// startWorkers starts what works through the API server. Nodes have enough to do until it answers; the other two would
+// only take its time, and pause for seconds after having been sent away.
+func (s *supervisor) startWorkers(ctx context.Context, server *process.Service) {
 	for _, n := range s.cluster.AllNodes() {
 		s.keepNode(ctx, n)
 	}
+	if server.WaitReady(ctx) != nil {
+		return
+	}
 	s.keep(ctx, &s.workers, controlplane.ControllerManager)
 	s.keep(ctx, &s.workers, controlplane.Scheduler)
-	s.workers.Go(func() { s.watchNodes(ctx) })
+	s.watchNodes(ctx)
 }
