@@ -1,0 +1,48 @@
+# podway: `make demo` shows it, `make test` proves it. Both run as root or through sudo.
+SHELL := /bin/bash
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env PATH=$$PATH)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+KUBERNETES := v1.37.2
+COMPONENT := k8s.io/component-base/version
+LAB_LDFLAGS := -s -w -X $(COMPONENT).gitVersion=$(KUBERNETES) -X $(COMPONENT).gitMajor=1 -X $(COMPONENT).gitMinor=37 \
+  -X $(COMPONENT).gitCommit=lab -X $(COMPONENT).gitTreeState=clean -X $(COMPONENT).buildDate=1970-01-01T00:00:00Z
+LDFLAGS := -s -w -X github.com/podway/podway/internal/cli.version=$(VERSION)
+export CGO_ENABLED = 0
+
+.PHONY: help deps build demo test check unit e2e clean
+help: ## show the targets
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
+
+deps: ## install what is missing (Debian, Ubuntu), or say what to install
+	@$(SUDO) hack/deps.sh
+
+build: ## build podway, the echo server and the Kubernetes of `podway up` into bin/ (the first time takes minutes)
+	@mkdir -p bin
+	@echo "building podway"; go build -trimpath -ldflags '$(LDFLAGS)' -o bin/podway ./cmd/podway
+	@go build -trimpath -ldflags '-s -w' -o bin/echo ./cmd/echo
+	@echo "building Kubernetes $(KUBERNETES) (some ten minutes the first time, seconds later)"
+	@cd lab && go build -trimpath -tags providerless -ldflags '$(LAB_LDFLAGS)' -o ../bin/podway-lab .
+	@cd lab && go build -trimpath -ldflags '-s -w' -o ../bin/pause ./pause
+
+demo: deps build ## start a real cluster, send requests through every path, print the trace, tear down
+	@$(SUDO) bin/podway demo
+
+test: deps check build unit e2e ## everything that CI runs
+
+check: ## format, vet, other operating systems, the module files
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/podway
+	go mod verify
+
+unit: ## unit tests, scenarios at all three levels, tests with real network namespaces
+	$(SUDO) go test ./...
+
+e2e: build ## the real cluster: every path, faults, a rolling update under load
+	$(SUDO) env PODWAY_E2E=1 go test -v -count=1 -timeout 30m ./internal/lab ./internal/demo
+
+bench-%: ## a benchmark beside its peer, for example: make bench-nft
+	$(SUDO) go run ./bench/$*
+
+clean: ## delete what was built
+	rm -rf bin

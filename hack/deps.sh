@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs what `make demo` and `make test` need besides Go: containerd and runc. Does nothing when all is there.
+set -euo pipefail
+
+missing=()
+command -v containerd >/dev/null && command -v ctr >/dev/null || missing+=(containerd)
+command -v runc >/dev/null || missing+=(runc)
+command -v go >/dev/null || { echo "go is missing: install Go 1.26 or newer from https://go.dev/dl" >&2; exit 1; }
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "missing: ${missing[*]}. Install them with your distribution's package manager (the packages containerd and runc)." >&2
+  exit 1
+fi
+if [ "$(id -u)" != 0 ]; then
+  echo "missing: ${missing[*]}. Installing them needs root: run this with sudo." >&2
+  exit 1
+fi
+echo "installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq "${missing[@]}" >/dev/null
+# podway starts private instances only; the service that the package starts on a machine with systemd is not needed.
+if [[ " ${missing[*]} " == *" containerd "* ]] && [ -d /run/systemd/system ]; then
+  systemctl disable --now containerd.service
+fi
