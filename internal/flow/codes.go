@@ -37,6 +37,7 @@ const (
 	NoPodCIDR          Code = "PW-5004"
 	PodAddressesOut    Code = "PW-5005"
 	NodeNotReady       Code = "PW-5006"
+	PacketsLost        Code = "PW-5007"
 	RulesDiffer        Code = "PW-6001"
 	ConntrackFull      Code = "PW-6002"
 	NothingListens     Code = "PW-7001"
@@ -95,6 +96,7 @@ var causes = []Cause{
 	{NoPodCIDR, "podnet", "the node has no Pod address range", "spec.podCIDRs of the Node is empty.", "Run the controller manager with --allocate-node-cidrs and --cluster-cidr."},
 	{PodAddressesOut, "podnet", "the node has no free Pod address", "All of spec.podCIDRs is taken.", "Use a larger node range, or fewer Pods on this node."},
 	{NodeNotReady, "podnet", "the Pod's node is not ready", "The node has stopped reporting; its Pods may be gone.", "See the node: kubelet, machine, network."},
+	{PacketsLost, "podnet", "packets to the Pod are lost on the way", "Rules and routes are right on both nodes, and a probe to the Pod's address got no answer: a firewall, a network policy or the network between the nodes drops it.", "See the firewall of both nodes (the forward chain's drop counters) and what lies between them; the evidence says from where the probe was sent."},
 	{RulesDiffer, "proxy", "the kernel's rules are not what the cluster says", "The node's live rules would do something else with this connection.", "See podway-node on this node; it repairs its rules by itself when it runs."},
 	{ConntrackFull, "proxy", "the connection tracking table is full", "New connections are dropped.", "Raise net.netfilter.nf_conntrack_max."},
 	{NothingListens, "process", "nothing listens on the target port in the Pod", "The Pod is ready but no process has a socket on this port.", "Change targetPort to the port the process listens on, or the process."},
