@@ -1,8 +1,12 @@
 package endpointslice
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/podway/podway/internal/model"
 )
 
 // One Pod of n flips between ready and not ready: what the decision alone costs.
@@ -38,5 +42,39 @@ func benchFlip(b *testing.B, n int, touch bool) {
 		if len(ch.Update) != 1 {
 			b.Fatal("want one update")
 		}
+	}
+}
+
+// The same through the Controller: snapshot in, diff, index, plan, encode, and a write to client-go's fake clientset.
+func BenchmarkControllerOnePodFlips(b *testing.B) {
+	for _, n := range []int{100, 1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			c := &Controller{Client: newServer(), QPS: 1e9, Burst: 1e9}
+			c.start()
+			mb := model.NewBuilder(nil)
+			for _, o := range allNodes() {
+				mb.Put(o)
+			}
+			for _, p := range pods(n) {
+				mb.Put(p)
+			}
+			mb.Put(cart())
+			step := func() {
+				c.ingest(mb.Snapshot(time.Now()))
+				if err := c.sync(context.Background(), cart().Name); err != nil {
+					b.Fatal(err)
+				}
+				for _, w := range c.state(cart().Name).overlay { // the writes come back
+					mb.Put(w.slice)
+				}
+			}
+			step()
+			step()
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				mb.Put(pod(n/2, func(p *model.Pod) { p.Ready = i%2 == 1 }))
+				step()
+			}
+		})
 	}
 }
