@@ -23,7 +23,7 @@ func (u *up) follow(ctx context.Context, printed int) error {
 	defer cancel(nil)
 	podway := u.cluster.Networking == spec.NetworkingPodway
 	applied := make(chan error, 1)
-	applying, settled := false, false
+	applying := false
 	for revision := -1; ; {
 		st, err := u.remote.Status(ctx, revision)
 		if err != nil {
@@ -47,7 +47,7 @@ func (u *up) follow(ctx context.Context, printed int) error {
 				applied <- err
 			}()
 		}
-		if settled = st.Settled(podway); settled {
+		if st.Settled(podway) && alive(st) {
 			u.cluster = st.Cluster
 			break
 		}
@@ -59,6 +59,27 @@ func (u *up) follow(ctx context.Context, printed int) error {
 	}
 	u.say("cluster is up: %d nodes", u.cluster.Nodes)
 	return nil
+}
+
+// alive looks for itself whether the first processes live: a killed node takes the kernel a second to clear away, and
+// its supervisor hears of it only then.
+func alive(st supervisor.Status) bool {
+	for _, c := range st.Components {
+		if ended(c.PID) {
+			return false
+		}
+	}
+	for _, n := range st.Nodes {
+		if ended(n.PID) {
+			return false
+		}
+	}
+	return true
+}
+
+func ended(pid int) bool {
+	state := procStatus(pid, "State:")
+	return state == "" || state[0] == 'Z' || state[0] == 'X'
 }
 
 // sayStep prints a step at the time when it happened, which may be before it was heard of.

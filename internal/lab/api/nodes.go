@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // Node is what the lab wants to know of a node.
@@ -11,6 +12,7 @@ type Node struct {
 	Ready   bool
 	Reason  string // of not being ready
 	PodCIDR string
+	Seen    time.Time // when its kubelet said so; what is older than the node's start is about a former life
 }
 
 type nodeObject struct {
@@ -26,9 +28,10 @@ type nodeObject struct {
 }
 
 type condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Message string `json:"message"`
+	Type              string    `json:"type"`
+	Status            string    `json:"status"`
+	Message           string    `json:"message"`
+	LastHeartbeatTime time.Time `json:"lastHeartbeatTime"`
 }
 
 // Nodes lists the nodes by name.
@@ -44,7 +47,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 		n := Node{Name: o.Metadata.Name, PodCIDR: o.Spec.PodCIDR, Reason: "its kubelet has not reported yet"}
 		for _, cond := range o.Status.Conditions {
 			if cond.Type == "Ready" {
-				n.Ready, n.Reason = cond.Status == "True", cond.Message
+				n.Ready, n.Reason, n.Seen = cond.Status == "True", cond.Message, cond.LastHeartbeatTime
 			}
 		}
 		nodes = append(nodes, n)

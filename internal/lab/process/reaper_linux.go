@@ -67,7 +67,7 @@ func (r *Reaper) collectOne() bool {
 func describe(ws unix.WaitStatus) string {
 	switch {
 	case ws.Signaled():
-		return "killed by " + ws.Signal().String()
+		return "killed by " + unix.SignalName(ws.Signal())
 	case ws.ExitStatus() == 0:
 		return "ended by itself"
 	default:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podway/podway/internal/lab/controlplane"
 	"github.com/podway/podway/internal/lab/process"
 	"github.com/podway/podway/internal/lab/spec"
 )
@@ -21,6 +22,9 @@ type board struct {
 func newBoard(c spec.Cluster) *board {
 	b := &board{changed: make(chan struct{})}
 	b.status = Status{PID: os.Getpid(), Started: time.Now(), Cluster: c}
+	for _, name := range controlplane.Components() {
+		b.status.Components = append(b.status.Components, process.Status{Name: name, State: process.Stopped, Log: c.Log(name)})
+	}
 	for _, n := range c.AllNodes() {
 		b.status.Nodes = append(b.status.Nodes, NodeStatus{Status: process.Status{Name: n.Name, State: process.Stopped}})
 	}

@@ -43,7 +43,7 @@ func (s Status) runs(name, service string) bool {
 
 // startNode boots a node like a machine: whatever was left of its former life is taken away first.
 func (s *supervisor) startNode(ctx context.Context, n spec.Node) (process.Process, error) {
-	s.node(n.Name, func(ns *NodeStatus) { ns.Services, ns.Error, ns.Registered, ns.Ready = nil, "", false, false })
+	s.node(n.Name, func(ns *NodeStatus) { ns.boots() })
 	group := node.Group(s.cgroups, s.cluster, n.Name)
 	cleanCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -82,6 +82,11 @@ func (s *supervisor) startNode(ctx context.Context, n spec.Node) (process.Proces
 		node.ReadEvents(r, func(e node.Event) { s.nodeEvent(n.Name, e) })
 	}()
 	return p, nil
+}
+
+// boots forgets what was known of its former life.
+func (ns *NodeStatus) boots() {
+	ns.Services, ns.Error, ns.Registered, ns.Ready, ns.Booted = nil, "", false, false, time.Now()
 }
 
 func index(c spec.Cluster, n spec.Node) int {
@@ -140,24 +145,35 @@ func (s *supervisor) lookAtNodes(ctx context.Context, routed map[string]string) 
 	}
 	before, _ := s.read()
 	for _, n := range nodes {
-		for _, ours := range s.cluster.AllNodes() {
-			if ours.Name == n.Name && n.PodCIDR != "" && routed[n.Name] != n.PodCIDR {
-				if err := s.network.RoutePods(n.PodCIDR, ours); err != nil {
-					slog.Warn("cannot route to pods", "node", n.Name, "error", err)
-				}
-				routed[n.Name] = n.PodCIDR
+		for i, ours := range s.cluster.AllNodes() {
+			if ours.Name != n.Name {
+				continue
 			}
-		}
-		for _, have := range before.Nodes {
-			if have.Name == n.Name && (!have.Registered || have.Ready != n.Ready || have.Reason != n.Reason) {
+			s.routeTo(ours, n.PodCIDR, routed)
+			have := before.Nodes[i]
+			if n.Seen.Before(have.Booted.Truncate(time.Second)) { // the API counts whole seconds
+				continue
+			}
+			if !have.Registered || have.Ready != n.Ready || have.Reason != n.Reason {
 				s.node(n.Name, func(ns *NodeStatus) { ns.Registered, ns.Ready, ns.Reason = true, n.Ready, n.Reason })
 			}
-		}
-		s.step(n.Name+" "+StepRegistered, 0)
-		if n.Ready {
-			s.step(n.Name+" "+StepReady, 0)
+			s.step(n.Name+" "+StepRegistered, 0)
+			if n.Ready {
+				s.step(n.Name+" "+StepReady, 0)
+			}
 		}
 	}
 	now, _ := s.read()
 	return now.Settled(s.cluster.Networking != spec.NetworkingNone)
+}
+
+// routeTo sends a node's share of the pod network to it.
+func (s *supervisor) routeTo(n spec.Node, podCIDR string, routed map[string]string) {
+	if podCIDR == "" || routed[n.Name] == podCIDR {
+		return
+	}
+	if err := s.network.RoutePods(podCIDR, n); err != nil {
+		slog.Warn("cannot route to pods", "node", n.Name, "error", err)
+	}
+	routed[n.Name] = podCIDR
 }

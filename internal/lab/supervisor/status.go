@@ -5,6 +5,7 @@ package supervisor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/podway/podway/internal/lab/process"
@@ -40,7 +41,8 @@ type Step struct {
 type NodeStatus struct {
 	process.Status                  // its first process; PID is the host's
 	Services       []process.Status `json:"services"`
-	Registered     bool             `json:"registered"`
+	Booted         time.Time        `json:"booted,omitzero"`
+	Registered     bool             `json:"registered"` // its kubelet reported since then
 	Ready          bool             `json:"ready"`
 	Reason         string           `json:"reason,omitempty"` // of not being ready
 	Error          string           `json:"error,omitempty"`  // of not coming up
@@ -69,21 +71,18 @@ func (s Status) Done(name string) bool {
 // Settled says whether everything runs: the control plane, and every node as far as it can be without a pod network
 // (ready, where ready is asked for).
 func (s Status) Settled(ready bool) bool {
-	if len(s.Nodes) < s.Cluster.Nodes {
+	if slices.ContainsFunc(s.Components, broken) {
 		return false
 	}
-	for _, c := range s.Components {
-		if c.State != process.Running {
-			return false
-		}
-	}
 	for _, n := range s.Nodes {
-		if n.State != process.Running || !n.Registered || (ready && !n.Ready) {
+		if n.State != process.Running || !n.Registered || (ready && !n.Ready) || slices.ContainsFunc(n.Services, broken) {
 			return false
 		}
 	}
 	return true
 }
+
+func broken(s process.Status) bool { return s.State != process.Running }
 
 // Missing lists what is not as it should be, one sentence each.
 func (s Status) Missing(ready bool) []string {
@@ -96,7 +95,7 @@ func (s Status) Missing(ready bool) []string {
 		out = append(out, text)
 	}
 	for _, c := range s.Components {
-		if c.State != process.Running {
+		if broken(c) {
 			say(c.Name, c)
 		}
 	}
@@ -112,7 +111,7 @@ func (s Status) Missing(ready bool) []string {
 			out = append(out, n.Name+" is not ready: "+n.Reason)
 		}
 		for _, sv := range n.Services {
-			if sv.State != process.Running {
+			if broken(sv) {
 				say(n.Name+"'s "+sv.Name, sv)
 			}
 		}
@@ -125,7 +124,7 @@ func (s Status) Restarted() []string {
 	var out []string
 	say := func(who string, st process.Status) {
 		if st.Restarts > 0 && st.State == process.Running {
-			out = append(out, fmt.Sprintf("%s, started again %d times, last end: %s at %s", who, st.Restarts, st.LastExit, st.LastTime.Format(time.TimeOnly)))
+			out = append(out, fmt.Sprintf("%s (restarts: %d, last end: %s at %s)", who, st.Restarts, st.LastExit, st.LastTime.Format(time.TimeOnly)))
 		}
 	}
 	for _, c := range s.Components {
