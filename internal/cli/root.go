@@ -48,6 +48,7 @@ func usage(format string, args ...any) error {
 // commands lists the subcommands in the order that help shows them.
 func commands() []*cobra.Command {
 	all := []*cobra.Command{
+		newCNI(),
 		newUp(),
 		newDown(),
 		newStatus(),
@@ -77,6 +78,9 @@ hop by hop and names the broken step.`,
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
+	if code, ran := cniMain(os.Args[0], args); ran {
+		return code
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRoot()

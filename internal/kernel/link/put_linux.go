@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -139,6 +140,23 @@ func (k *Kernel) SetUp(name string, up bool) error {
 		return fmt.Errorf("link: set %s up=%t: %w", name, up, err)
 	}
 	return nil
+}
+
+// AwaitRunning waits until a device that is up carries packets. The kernel notices a new carrier a little after both ends
+// of a veth pair are up, and loses what is sent before.
+func (k *Kernel) AwaitRunning(name string, patience time.Duration) error {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		l, err := k.must(name)
+		if err != nil {
+			return err
+		}
+		if l.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("link: %s carries no packets after %s: it is %s", name, patience, l.Attrs().OperState)
+		}
+	}
 }
 
 // SetAlias names a device for people.

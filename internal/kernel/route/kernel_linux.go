@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -132,6 +133,23 @@ func (k *Kernel) Lookup(dst, src netip.Addr, in string) (Route, error) {
 	return convert(found[0], names), nil
 }
 
+// AwaitLocal waits until the host answers to an address that was just given to one of its devices: the kernel makes an
+// IPv6 address usable a little later, and drops what arrives before.
+func (k *Kernel) AwaitLocal(a netip.Addr, patience time.Duration) error {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		r, err := k.Lookup(a, netip.Addr{}, "")
+		if err == nil && r.Type == Local {
+			return nil
+		}
+		if err != nil && !errors.Is(err, ErrNoRoute) {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("route: %s is not usable after %s", a, patience)
+		}
+	}
+}
+
 func (k *Kernel) names() (map[int]string, error) {
 	links, err := dump(k.nl.LinkList)
 	if err != nil {
@@ -220,10 +238,10 @@ func family(a netip.Addr) int {
 	return netlink.FAMILY_V6
 }
 
-// addr converts an address; the length of b says the family.
+// addr converts an address; netlink gives some IPv4 ones in 16 bytes.
 func addr(b net.IP) netip.Addr {
 	a, _ := netip.AddrFromSlice(b)
-	return a
+	return a.Unmap()
 }
 
 // dump asks again when the kernel says that the list changed while it was read.

@@ -1,0 +1,4 @@
+package cni
+
+// Run is Main with a hook before each step.
+var Run = run

@@ -1,0 +1,2 @@
+// Package podnet is the pod network.
+package podnet
