@@ -66,8 +66,8 @@ func (c *Conn) Read() (f Frame, err error) {
 		n, from, err = unix.Recvfrom(int(fd), c.buf[:], 0)
 		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
-	if rerr != nil {
-		return f, fmt.Errorf("packet: read: %w", closed(rerr))
+	if rerr != nil { // only closing the file does that
+		return f, fmt.Errorf("packet: read: %w", net.ErrClosed)
 	}
 	if err != nil {
 		return f, fmt.Errorf("packet: read: %w", err)
@@ -89,7 +89,7 @@ func (c *Conn) Write(to MAC, payload []byte) (err error) {
 		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
 	if werr != nil {
-		return fmt.Errorf("packet: write: %w", closed(werr))
+		return fmt.Errorf("packet: write: %w", net.ErrClosed)
 	}
 	if err != nil {
 		return fmt.Errorf("packet: write: %w", err)
@@ -99,13 +99,6 @@ func (c *Conn) Write(to MAC, payload []byte) (err error) {
 
 // Close ends the socket.
 func (c *Conn) Close() error { return c.f.Close() }
-
-func closed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return net.ErrClosed
-	}
-	return err
-}
 
 // bigEndian is htons.
 func bigEndian(v uint16) uint16 { return binary.NativeEndian.Uint16([]byte{byte(v >> 8), byte(v)}) }
