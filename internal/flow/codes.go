@@ -7,6 +7,7 @@ const (
 	NoSuchServicePort  Code = "PW-1101"
 	NoSuchNodePort     Code = "PW-1102"
 	AddressUnused      Code = "PW-1103"
+	FrontendTaken      Code = "PW-1104"
 	SelectorNoPod      Code = "PW-1201"
 	PodsNotReady       Code = "PW-1202"
 	TargetPortNoName   Code = "PW-1203"
@@ -66,6 +67,7 @@ var causes = []Cause{
 	{NoSuchServicePort, "proxy", "the Service has no such port", "The address is a Service's, the port is none of its ports.", "Use one of the Service's ports (spec.ports[].port, not the Pod's port)."},
 	{NoSuchNodePort, "proxy", "no Service has this node port", "The port is not allocated to any Service, so the node itself answers.", "Use the nodePort of the Service."},
 	{AddressUnused, "proxy", "the address belongs to no Service", "The address lies in the range of Services and none has it.", "Look the name up again: the Service was deleted or made anew."},
+	{FrontendTaken, "proxy", "another Service has the same address and port", "Two Services claim one address, port and protocol; a ClusterIP goes before a load balancer address, that before an externalIP, then the first by name.", "Change externalIPs, the load balancer address or the port of one of the two."},
 	{SelectorNoPod, "proxy", "the selector matches no Pod", "No Pod of the Service's namespace has all labels of spec.selector.", "Change spec.selector, or the labels in the workload's Pod template."},
 	{PodsNotReady, "proxy", "Pods match, none is ready", "A Pod that is not ready gets no traffic.", "Mend the readiness probe or what it tests; see the Pod's events."},
 	{TargetPortNoName, "proxy", "no Pod has a port with the name in targetPort", "A named targetPort must be the name of a container port of the Pods.", "Change targetPort to the name or number of a container port."},
