@@ -213,7 +213,7 @@ func (w *walker) ingress(node string, f flow.Flow, pods []model.Name) {
 // deliverPlain delivers to endpoints behind the ingress, which are not asked for their own routes again.
 func (w *walker) deliverPlain(f flow.Flow, targets []netip.AddrPort, of model.Name) {
 	saved := w.http
-	w.http = nil
+	w.http, w.leg = nil, 1
 	w.deliver(f, targets, of)
-	w.http = saved
+	w.http, w.leg = saved, 0
 }

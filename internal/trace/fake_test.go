@@ -99,11 +99,10 @@ func (v *fakeView) ingress(f flow.Flow) flow.Verdict {
 	if port == nil {
 		return flow.Verdict{Action: flow.Answer, Status: 404}
 	}
-	t := v.x.candidates(svc, port, true)
-	if len(t) == 0 {
+	if len(v.x.ready(svc, port, true)) == 0 {
 		return flow.Verdict{Action: flow.Answer, Status: 503}
 	}
-	return flow.Verdict{Action: flow.Forward, Targets: t}
+	return flow.Verdict{Action: flow.Forward, Targets: v.x.candidates(svc, port, true)}
 }
 
 // shop is a small cluster: two nodes; web (the client) on n1; cart, two Pods on n1 and n2, behind Service cart and an

@@ -70,6 +70,13 @@ type Step struct {
 	Pods     []model.Name   `json:",omitempty"` // podnet, process, ingress: the Pods it stands for
 	Detail   string         `json:",omitempty"` // what happened, in words for people
 	Findings []flow.Finding `json:",omitempty"` // of this package; the hop's own are in Verdict.Findings
+	Leg      int            `json:",omitempty"` // 0 up to the ingress, 1 behind it
+
+	// Filled in by Compare.
+	Programmed *flow.Verdict `json:",omitempty"` // of the node's live state; nil = not asked, or no answer
+	Unasked    string        `json:",omitempty"` // why Programmed is nil, or the sockets were not seen
+	Observed   []string      `json:",omitempty"` // what was seen: sockets, and probes when they were asked for
+	Seen       bool          `json:",omitempty"` // what was observed is enough to say that the step works
 }
 
 // Outcome is where the request ended.

@@ -39,6 +39,7 @@ type walker struct {
 	broken bool
 	http   *flow.Request // what is asked, when the question is HTTP
 	hops   int           // proxies passed; a packet that circles must end
+	leg    int           // 1 behind the ingress
 }
 
 const maxProxies = 4
@@ -254,6 +255,7 @@ func (w *walker) ask(hop, node string, f flow.Flow, svc *model.Service) Step {
 
 // add gives the step its state by its verdict and puts it on the path.
 func (w *walker) add(st Step) {
+	st.Leg = w.leg
 	failed := st.Err == nil && !st.Verdict.Good() || hasError(st.Findings)
 	switch {
 	case failed && w.broken:
