@@ -86,7 +86,7 @@ func decodeOne(key string, doc map[string]any) (metav1.Object, error) {
 	}
 	objs, err := cluster.DecodeAPI(data)
 	if err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "document 1: "))
+		return nil, errors.New(noise.Replace(err.Error()))
 	}
 	if len(objs) != 1 {
 		kind, _, _ := strings.Cut(key, " ")
@@ -95,6 +95,9 @@ func decodeOne(key string, doc map[string]any) (metav1.Object, error) {
 	}
 	return objs[0], nil
 }
+
+// noise is what the decoders say before the point.
+var noise = strings.NewReplacer("document 1: ", "", "error unmarshaling JSON: while decoding JSON: ", "", "json: ", "")
 
 // check tells whether a document is an object that podway reads, without unknown fields.
 func check(key string, doc map[string]any) error {

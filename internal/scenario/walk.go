@@ -164,7 +164,7 @@ func (s *State) walked(p trace.Path, http bool) Outcome {
 			return unknown(st)
 		case st.Hop == trace.HopProxy && st.Verdict.Sticky:
 			o.Sticky = true
-		case st.Hop == trace.HopProcess:
+		case st.Hop == trace.HopProcess && ends(p, st):
 			o.Pods = append(o.Pods, s.end(st))
 			if st.Flow.Src.IsValid() {
 				from = append(from, s.owner(st.Flow.Src.Addr()))
@@ -184,6 +184,11 @@ func (s *State) walked(p trace.Path, http bool) Outcome {
 		o.Result, o.Status = "status", 200
 	}
 	return o
+}
+
+// ends reports whether a process step is where the request ends, and not the ingress proxy on its way.
+func ends(p trace.Path, st trace.Step) bool {
+	return len(st.Pods) == 0 || len(p.Outcome.Pods) == 0 || slices.Contains(p.Outcome.Pods, st.Pods[0].String())
 }
 
 const nobody = "nobody"
