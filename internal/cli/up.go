@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podway/podway/deploy"
 	"github.com/podway/podway/internal/lab"
 	"github.com/podway/podway/internal/lab/spec"
 )
@@ -29,8 +30,20 @@ func dirFlag(c *cobra.Command) *string {
 	return c.Flags().String("dir", "", "the cluster's folder (default $"+lab.DirVariable+" or "+lab.DefaultDir+")")
 }
 
-// labManifests makes what `podway up` applies: podway's own deployment. Without it a cluster is plain Kubernetes.
-var labManifests lab.Manifests
+// labPool are the addresses on the nodes' network that LoadBalancer Services get.
+const labPool = "10.90.0.200-10.90.0.250"
+
+// labManifests makes what `podway up` applies: podway's own deployment, with the lab's addresses.
+func labManifests(spec.Cluster) ([]byte, error) {
+	return deploy.Manifests(deploy.Options{
+		APIServer:     fmt.Sprintf("%s:%d", spec.APIServerAddress, spec.APIServerPort),
+		ClusterDomain: spec.ClusterDomain,
+		ClusterCIDRs:  spec.PodNetwork,
+		ServiceCIDRs:  spec.ServiceNetwork,
+		ClusterDNS:    spec.ClusterDNS,
+		Pool:          []string{labPool},
+	})
+}
 
 func newUp() *cobra.Command {
 	var o lab.Options

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/podway/podway/internal/lab/api"
-	"github.com/podway/podway/internal/lab/pki"
+	"github.com/podway/podway/internal/lab/controlplane"
 	"github.com/podway/podway/internal/lab/process"
 	"github.com/podway/podway/internal/lab/spec"
 	"github.com/podway/podway/internal/lab/supervisor"
@@ -27,7 +26,11 @@ func (u *up) follow(ctx context.Context, printed int) error {
 	for revision := -1; ; {
 		st, err := u.remote.Status(ctx, revision)
 		if err != nil {
-			return u.why(ctx, st, err)
+			err = u.why(ctx, st, err)
+			if applying && ctx.Err() != nil { // it ends now, and knows what the pods say
+				err = errors.Join(err, <-applied)
+			}
+			return err
 		}
 		revision = st.Revision
 		for ; printed < len(st.Steps); printed++ {
@@ -36,7 +39,7 @@ func (u *up) follow(ctx context.Context, printed int) error {
 		if err := u.trouble(st); err != nil {
 			return err
 		}
-		if !applying && st.Done("kube-apiserver") && u.manifests != nil {
+		if !applying && podway && u.manifests != nil && st.Done(controlplane.APIServer) {
 			applying = true
 			u.cluster = st.Cluster
 			go func() {
@@ -137,31 +140,4 @@ func (u *up) why(ctx context.Context, last supervisor.Status, err error) error {
 		cause = fmt.Errorf("%w\n%s", cause, m)
 	}
 	return fmt.Errorf("%w\nlogs are in %s", cause, u.cluster.Log("*"))
-}
-
-// apply applies what belongs into the cluster, and waits until its pods run.
-func (u *up) apply(ctx context.Context) error {
-	manifests, err := u.manifests(u.cluster)
-	if err != nil {
-		return fmt.Errorf("lab: manifests: %w", err)
-	}
-	objects, err := api.Parse(manifests)
-	if err != nil {
-		return fmt.Errorf("lab: manifests: %w", err)
-	}
-	stampImages(u.cluster, objects)
-	client, err := api.New(u.cluster.HostServer(), u.cluster.PKI(), pki.Admin, nil)
-	if err != nil {
-		return err
-	}
-	applied, err := client.Apply(ctx, objects)
-	if err != nil {
-		return err
-	}
-	u.say("manifests applied (%d objects)", len(applied))
-	if err := client.WaitRolledOut(ctx, applied, u.cluster.Nodes); err != nil {
-		return err
-	}
-	u.say("podway's pods are ready")
-	return nil
 }

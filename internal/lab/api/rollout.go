@@ -43,14 +43,23 @@ func (w workload) progress(kind string, nodes int) (ready, want int64) {
 	return ready, want
 }
 
+// IsWorkload says whether the object makes pods that one can wait for.
+func (a Applied) IsWorkload() bool {
+	kind := a.Object.text("kind")
+	return kind == "DaemonSet" || kind == "Deployment"
+}
+
+// Namespace is the object's; empty for one without.
+func (a Applied) Namespace() string { return a.Object.text("metadata", "namespace") }
+
 // WaitRolledOut waits until every DaemonSet (on all of so many nodes) and Deployment among the objects has its pods
 // ready. When ctx ends first, the error says what was missing.
 func (c *Client) WaitRolledOut(ctx context.Context, objects []Applied, nodes int) error {
 	for _, a := range objects {
-		kind := a.Object.text("kind")
-		if kind != "DaemonSet" && kind != "Deployment" {
+		if !a.IsWorkload() {
 			continue
 		}
+		kind := a.Object.text("kind")
 		last := "not looked at yet"
 		for {
 			var w workload
@@ -64,7 +73,7 @@ func (c *Client) WaitRolledOut(ctx context.Context, objects []Applied, nodes int
 				last = fmt.Sprintf("%d of %d pods ready", ready, want)
 			}
 			if err := pause(ctx, 50*time.Millisecond); err != nil {
-				return fmt.Errorf("api: %s in namespace %s: %s: %w", a.Object, a.Object.text("metadata", "namespace"), last, err)
+				return fmt.Errorf("api: %s in namespace %s: %s: %w", a.Object, a.Namespace(), last, err)
 			}
 		}
 	}
