@@ -1,0 +1,5 @@
+//go:build !unix
+
+package nethttp
+
+func isTransient(error) bool { return false }
