@@ -20,6 +20,8 @@ const (
 	DNSServerDown      Code = "PW-2001"
 	DNSWrongAnswer     Code = "PW-2002"
 	DNSNotSynced       Code = "PW-2003"
+	DNSUpstreamDown    Code = "PW-2004"
+	DNSLoop            Code = "PW-2005"
 	LBPending          Code = "PW-3001"
 	LBNotAnnounced     Code = "PW-3002"
 	LBForeignClass     Code = "PW-3003"
@@ -39,6 +41,8 @@ const (
 	PodAddressesOut    Code = "PW-5005"
 	NodeNotReady       Code = "PW-5006"
 	PacketsLost        Code = "PW-5007"
+	RouteTaken         Code = "PW-5008"
+	ForwardDropped     Code = "PW-5009"
 	RulesDiffer        Code = "PW-6001"
 	ConntrackFull      Code = "PW-6002"
 	NothingListens     Code = "PW-7001"
@@ -80,6 +84,8 @@ var causes = []Cause{
 	{DNSServerDown, "dns", "the cluster's DNS server does not answer", "The DNS Service has no ready endpoint or none answered the probe.", "See the Pods behind the DNS Service."},
 	{DNSWrongAnswer, "dns", "DNS answers differently from what the cluster says", "The server's view is not the API server's.", "See the server's log and its view's age."},
 	{DNSNotSynced, "dns", "the DNS server has not seen the whole cluster yet", "Before its first complete view it answers SERVFAIL to names of the cluster.", "See whether it reaches the API server."},
+	{DNSUpstreamDown, "dns", "the upstream DNS servers do not answer", "Names outside the cluster cannot be looked up; those of the cluster can.", "See the nameserver lines of the resolv.conf that the DNS server reads, and the way to these servers."},
+	{DNSLoop, "dns", "an upstream DNS server sends our own questions back", "It forwards to the cluster's DNS server, so it is not asked.", "Let the DNS server read a resolv.conf with the real servers, such as /run/systemd/resolve/resolv.conf."},
 	{LBPending, "announce", "the Service has no LoadBalancer address", "No pool with a free address fits the Service.", "Add an AddressPool, enlarge one, or release addresses."},
 	{LBNotAnnounced, "announce", "no node announces the LoadBalancer address", "No node has what it takes: ready, not excluded, and with a ready Pod when externalTrafficPolicy is Local.", "Make a node eligible; the evidence says what each lacks."},
 	{LBForeignClass, "announce", "the Service's loadBalancerClass is not podway's", "Another controller is responsible for the address.", "Remove spec.loadBalancerClass, or ask that controller."},
@@ -99,6 +105,8 @@ var causes = []Cause{
 	{PodAddressesOut, "podnet", "the node has no free Pod address", "All of spec.podCIDRs is taken.", "Use a larger node range, or fewer Pods on this node."},
 	{NodeNotReady, "podnet", "the Pod's node is not ready", "The node has stopped reporting; its Pods may be gone.", "See the node: kubelet, machine, network."},
 	{PacketsLost, "podnet", "packets to the Pod are lost on the way", "Rules and routes are right on both nodes, and a probe to the Pod's address got no answer: a firewall, a network policy or the network between the nodes drops it.", "See the firewall of both nodes (the forward chain's drop counters) and what lies between them; the evidence says from where the probe was sent."},
+	{RouteTaken, "podnet", "another program's route leads to a Pod range", "podway does not replace routes that it did not make.", "Remove the other pod network, or the route that the evidence shows."},
+	{ForwardDropped, "podnet", "the node's firewall drops forwarded packets by default", "A chain of another program at the forward hook has the policy drop; what it does not allow does not pass between Pods.", "Allow the Pod ranges there: iptables -I FORWARD -s RANGE -j ACCEPT, and -d RANGE."},
 	{RulesDiffer, "proxy", "the kernel's rules are not what the cluster says", "The node's live rules would do something else with this connection.", "See podway-node on this node; it repairs its rules by itself when it runs."},
 	{ConntrackFull, "proxy", "the connection tracking table is full", "New connections are dropped.", "Raise net.netfilter.nf_conntrack_max."},
 	{NothingListens, "process", "nothing listens on the target port in the Pod", "The Pod is ready but no process has a socket on this port.", "Change targetPort to the port the process listens on, or the process."},

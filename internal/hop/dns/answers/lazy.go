@@ -21,8 +21,7 @@ func Of(o Options, s *model.Snapshot) (*View, error) {
 
 // compiled makes the Service of a key.
 func (v *View) compiled(key string) *service {
-	name, space := key[1:1+key[0]], key[2+key[0]:]
-	n := model.N(space, name)
+	n := nameOfKey(key)
 	return v.compile(v.from.Services.At(n), v.from.Backends(n))
 }
 

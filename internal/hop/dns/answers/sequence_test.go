@@ -51,7 +51,11 @@ func TestChangesBetweenAnySnapshotsEqualAFullView(t *testing.T) {
 		next := snapshots[r.IntN(len(snapshots))]
 		was := v.Text()
 		var changed int
-		v, changed = v.Apply(next, model.Diff(old, next))
+		change := model.Diff(old, next)
+		if i%5 == 0 {
+			change = model.Everything()
+		}
+		v, changed = v.Apply(next, change)
 		full := view(t, options, next)
 		if diff := cmp.Diff(full.Text(), v.Text()); diff != "" {
 			t.Fatalf("step %d, revision %d to %d (-full +incremental):\n%s", i, old.Rev, next.Rev, diff)
@@ -61,6 +65,9 @@ func TestChangesBetweenAnySnapshotsEqualAFullView(t *testing.T) {
 		}
 		if v.Services() != full.Services() || v.addrs.Len() != full.addrs.Len() || v.spaces.Len() != full.spaces.Len() {
 			t.Fatalf("step %d: something was left behind", i)
+		}
+		if again, n := v.Apply(next, model.Everything()); n != 0 || again.Text() != v.Text() {
+			t.Fatalf("step %d: the same snapshot again changed %d Services", i, n)
 		}
 		old = next
 	}

@@ -41,6 +41,10 @@ func serviceKey(n model.Name) string {
 	return string(appendLabel(appendLabel(make([]byte, 0, len(n.Name)+len(n.Namespace)+2), n.Name), n.Namespace))
 }
 
+func nameOfKey(key string) model.Name {
+	return model.N(key[2+key[0]:], key[1:1+key[0]])
+}
+
 // compile makes the names of a Service; nil when it has none. Sections are those of the specification.
 func (z *zone) compile(svc *model.Service, b *model.Backends) *service {
 	if svc == nil || !validLabel(svc.Name.Name) || !validLabel(svc.Name.Namespace) {

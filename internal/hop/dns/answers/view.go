@@ -62,18 +62,30 @@ func (v *View) Services() int { return v.services.Len() }
 // Apply returns the View of a snapshot and the number of Services whose answers differ. It costs what the change names.
 func (v *View) Apply(s *model.Snapshot, c model.Change) (*View, int) {
 	next, changed := *v, 0
+	names := c.Services
 	if c.All || !v.synced {
-		next = View{zone: v.zone}
-		for name, svc := range s.Services.All() {
-			changed += next.put(name, next.compile(svc, s.Backends(name)))
-		}
-	} else {
-		for _, name := range c.Services {
-			changed += next.put(name, next.compile(s.Services.At(name), s.Backends(name)))
-		}
+		names = v.everything(s)
+	}
+	for _, name := range names {
+		changed += next.put(name, next.compile(s.Services.At(name), s.Backends(name)))
 	}
 	next.stamp(s)
 	return &next, changed
+}
+
+// everything names all Services of the snapshot, and those that had names and are no more. Answers that are the same stay
+// as they are, so that a new list of a large cluster costs no second copy of them.
+func (v *View) everything(s *model.Snapshot) []model.Name {
+	names := make([]model.Name, 0, s.Services.Len())
+	for name := range s.Services.All() {
+		names = append(names, name)
+	}
+	for key := range v.services.All() {
+		if name := nameOfKey(key); s.Services.At(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (v *View) stamp(s *model.Snapshot) {
