@@ -1,0 +1,167 @@
+package podnet
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/kernel/nft"
+	"github.com/podway/podway/internal/kernel/route"
+	"github.com/podway/podway/internal/kernel/sysctl"
+)
+
+// step is one change. A failed one does not keep the others from being made.
+type step func() error
+
+// apply makes have into want: first what routes need, then routes, then what is no longer needed, and last the file that
+// lets the CNI plugin begin.
+func (h *Hop) apply(ctx context.Context, have live, want State) (changed int, findings []flow.Finding, err error) {
+	findings, err = h.forward(want)
+	errs := []error{err}
+	if want.Tunnel != nil && !sameTunnel(have.Tunnel, want.Tunnel) {
+		errs = append(errs, h.doors.links.Put(*want.Tunnel))
+		changed++
+		if again, err := h.read(ctx); err == nil { // what hung on a device that was made anew is gone
+			have = again
+		}
+	}
+	steps := slices.Concat(h.neighbourSteps(have.Neighbours, want.Neighbours), h.routeSteps(have.Routes, want.Routes),
+		h.podSteps(have), h.lastSteps(ctx, have, want))
+	for _, s := range steps {
+		err := s()
+		if errors.Is(err, route.ErrTaken) { // another program was faster than this Apply; the next Plan says it
+			findings = append(findings, finding(flow.RouteTaken, flow.Error, h.opt.Node, err.Error()))
+			continue
+		}
+		errs = append(errs, err)
+		changed++
+	}
+	return changed, findings, errors.Join(errs...)
+}
+
+func (h *Hop) neighbourSteps(have, want []route.Neighbour) []step {
+	put, gone := difference(have, want)
+	var out []step
+	for _, n := range put {
+		out = append(out, func() error { return h.doors.neighbours.PutNeighbour(n) })
+	}
+	for _, n := range gone {
+		if !replaced(n, want) {
+			out = append(out, func() error { return h.doors.neighbours.DeleteNeighbour(n) })
+		}
+	}
+	return out
+}
+
+// replaced reports whether an entry of want has n's key, so that putting it changed n.
+func replaced(n route.Neighbour, want []route.Neighbour) bool {
+	return slices.ContainsFunc(want, func(w route.Neighbour) bool {
+		return w.FDB == n.FDB && (n.FDB && w.MAC == n.MAC || !n.FDB && w.Addr == n.Addr)
+	})
+}
+
+func (h *Hop) routeSteps(have, want []route.Route) []step {
+	put, gone := difference(have, want)
+	var out []step
+	for _, r := range put {
+		out = append(out, func() error { return h.doors.routes.Put(r) })
+	}
+	for _, r := range gone {
+		if !slices.ContainsFunc(want, func(w route.Route) bool { return w.Dst == r.Dst && w.Metric == r.Metric }) {
+			out = append(out, func() error { return h.doors.routes.Delete(r) })
+		}
+	}
+	return out
+}
+
+// podSteps put back routes to this node's Pods that somebody deleted.
+func (h *Hop) podSteps(have live) []step {
+	reserved, err := h.store.List()
+	if err != nil {
+		return []step{func() error { return err }}
+	}
+	var out []step
+	for _, r := range lost(have, reserved) {
+		out = append(out, func() error {
+			err := h.doors.routes.Put(r)
+			if _, there, lerr := h.doors.links.Get(r.Device); lerr == nil && !there {
+				return nil // the Pod went in the meantime
+			}
+			return err
+		})
+	}
+	return out
+}
+
+func (h *Hop) lastSteps(ctx context.Context, have live, want State) []step {
+	var out []step
+	if want.Tunnel == nil && have.Tunnel != nil {
+		out = append(out, func() error { return h.doors.links.Delete(TunnelDevice) })
+	}
+	for i := range families {
+		if ops := nft.Diff(have.Tables[i], want.Tables[i]); len(ops) > 0 {
+			out = append(out, func() error {
+				h.rules.Lock()
+				defer h.rules.Unlock()
+				return h.doors.rules.Apply(ctx, ops)
+			})
+		}
+	}
+	if !have.Config.equal(want.Config) {
+		out = append(out, func() error { return want.Config.write(h.opt.ConfigPath) })
+	}
+	return out
+}
+
+// forward switches the forwarding of packets on for the families of the Pods. Where the setting cannot be written and is
+// off, that is a finding.
+func (h *Hop) forward(want State) ([]flow.Finding, error) {
+	var findings []flow.Finding
+	var errs []error
+	seen := map[string]bool{}
+	for _, c := range want.Config.PodCIDRs {
+		key := forwardKey(c.Addr().Is4())
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		switch err := h.doors.sysctl.Set(key, "1"); {
+		case errors.Is(err, sysctl.ErrReadOnly):
+			findings = append(findings, forwardingOff(h.opt.Node, key, err))
+		case err != nil:
+			errs = append(errs, err)
+		}
+	}
+	return findings, errors.Join(errs...)
+}
+
+func forwardKey(is4 bool) string {
+	if is4 {
+		return "net/ipv4/ip_forward"
+	}
+	return "net/ipv6/conf/all/forwarding"
+}
+
+// difference returns what want has and have has not, and the other way round.
+func difference[T comparable](have, want []T) (put, gone []T) {
+	in := func(list []T) map[T]bool {
+		m := make(map[T]bool, len(list))
+		for _, x := range list {
+			m[x] = true
+		}
+		return m
+	}
+	h, w := in(have), in(want)
+	for _, x := range want {
+		if !h[x] {
+			put = append(put, x)
+		}
+	}
+	for _, x := range have {
+		if !w[x] {
+			gone = append(gone, x)
+		}
+	}
+	return put, gone
+}

@@ -1,0 +1,35 @@
+package podnet
+
+import (
+	"github.com/podway/podway/internal/kernel/link"
+	"github.com/podway/podway/internal/kernel/netns"
+	"github.com/podway/podway/internal/kernel/nft"
+	"github.com/podway/podway/internal/kernel/route"
+	"github.com/podway/podway/internal/kernel/sysctl"
+)
+
+// New opens the pod network of the node on which this process runs. It touches nothing before the first Apply.
+func New(o Options) (*Hop, error) { return NewIn(nil, o) }
+
+// NewIn opens the pod network of the node whose network namespace ns is; nil is this process's.
+func NewIn(ns *netns.NS, o Options) (*Hop, error) {
+	links, err := link.Open(ns)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := route.Open(ns)
+	if err != nil {
+		links.Close()
+		return nil, err
+	}
+	rules, err := nft.Open(ns)
+	if err != nil {
+		links.Close()
+		routes.Close()
+		return nil, err
+	}
+	return newHop(o, doors{
+		links: links, routes: routes, neighbours: routes, sysctl: sysctl.Open(ns), rules: rules,
+		close: func() { links.Close(); routes.Close(); rules.Close() },
+	}), nil
+}
