@@ -1,7 +1,6 @@
 package lab_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,7 +151,7 @@ func (r *rig) await(what string, f func() bool) {
 		case <-ctx.Done():
 			out, _ := r.try("status")
 			r.t.Fatalf("never: %s\n%s", what, out)
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
@@ -225,21 +224,13 @@ func TestAClusterOnOneMachine(t *testing.T) {
 		}
 		before.same(t, r.dir)
 	})
-	t.Run("down leaves the machine as it was after up was killed on its way", func(t *testing.T) {
-		r.t = t
-		up := r.command("up")
-		var out bytes.Buffer
-		up.Stdout = &out
-		if err := up.Start(); err != nil {
-			t.Fatal(err)
-		}
-		r.await("a node boots", func() bool { return strings.Contains(readAll(r.dir+"/log/supervisor.log"), "process=node-1") })
-		kill(t, up.Process.Pid)
-		_ = up.Wait()
-		killAll(t, r)
-		r.run("down")
-		before.same(t, r.dir)
-	})
+	for _, moment := range []string{"supervisor started", "step=network", `process=node-1`, `step="node-2 containerd"`, "process=kube-scheduler"} {
+		t.Run("down leaves the machine as it was after everything was killed on its way up, at "+moment, func(t *testing.T) {
+			r.t = t
+			interrupts(t, r, moment)
+			before.same(t, r.dir)
+		})
+	}
 	t.Run("down --delete leaves nothing", func(t *testing.T) {
 		r.t = t
 		r.run("down", "--delete")
@@ -269,6 +260,23 @@ func execs(t *testing.T, r *rig) {
 	if out := r.run("exec", lab.Client, "--", "bash", "-c", dial); !strings.Contains(out, "reached") {
 		t.Errorf("the client does not reach a node: %s", out)
 	}
+}
+
+// interrupts kills `podway up` and all that it started as soon as the supervisor's log says so far, and cleans up.
+func interrupts(t *testing.T, r *rig, moment string) {
+	log := filepath.Join(r.dir, "log", "supervisor.log")
+	if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	up := r.command("up")
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.await(moment, func() bool { return strings.Contains(readAll(log), moment) })
+	kill(t, up.Process.Pid)
+	_ = up.Wait()
+	killAll(t, r)
+	r.run("down")
 }
 
 func heals(t *testing.T, r *rig, where, name string) {

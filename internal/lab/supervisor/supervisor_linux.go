@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -41,7 +42,7 @@ const readyFD = 3 // a pipe to `podway up`: closed when questions are answered, 
 func Run(dir string) error {
 	unix.CloseOnExec(readyFD)
 	ready := os.NewFile(readyFD, "ready")
-	s, l, err := prepare(dir)
+	s, l, err := prepare(dir, ready)
 	if err != nil {
 		fmt.Fprint(ready, err)
 		ready.Close()
@@ -61,14 +62,25 @@ func Run(dir string) error {
 	return nil
 }
 
-// prepare takes the lab's folder and goes into the lab's cgroup, before anything else exists.
-func prepare(dir string) (*supervisor, net.Listener, error) {
+// abandoned says whether the other end of a pipe is gone: a `podway up` that was killed wants no cluster any more.
+func abandoned(pipe *os.File) bool {
+	p := []unix.PollFd{{Fd: int32(pipe.Fd()), Events: unix.POLLOUT}}
+	_, err := unix.Poll(p, 0)
+	return err == nil && p[0].Revents&unix.POLLERR != 0
+}
+
+// prepare takes the lab's folder and goes into the lab's cgroup, before anything else exists. Until then nobody could
+// find this process, so it ends when its starter has.
+func prepare(dir string, ready *os.File) (*supervisor, net.Listener, error) {
 	c, err := spec.Load(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := takeLock(filepath.Join(dir, "supervisor.lock")); err != nil {
 		return nil, nil, err
+	}
+	if abandoned(ready) {
+		return nil, nil, errors.New("lab: podway up ended before its supervisor had started")
 	}
 	s := &supervisor{board: newBoard(c), cluster: c}
 	if s.cgroups, err = cgroup.Detect(); err != nil {
