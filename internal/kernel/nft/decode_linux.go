@@ -208,7 +208,7 @@ func decodeAct(name string, d map[uint16][]byte) Expr {
 }
 
 func decodeDynset(d map[uint16][]byte) Expr {
-	e := Dynset{Set: cstr(d[unix.NFTA_DYNSET_SET_NAME]), Update: be32(d[unix.NFTA_DYNSET_OP]) == unix.NFT_DYNSET_OP_UPDATE,
+	e := Dynset{Set: cstr(d[unix.NFTA_DYNSET_SET_NAME]), Op: DynOp(be32(d[unix.NFTA_DYNSET_OP])),
 		Key:     register(d[unix.NFTA_DYNSET_SREG_KEY]),
 		Timeout: time.Duration(be64(d[unix.NFTA_DYNSET_TIMEOUT])) * time.Millisecond}
 	if r := d[unix.NFTA_DYNSET_SREG_DATA]; r != nil {

@@ -161,11 +161,7 @@ func (w *batch) actExpr(e Expr) {
 
 func (w *batch) dynset(e Dynset) {
 	w.str(unix.NFTA_DYNSET_SET_NAME, e.Set)
-	op := uint32(unix.NFT_DYNSET_OP_ADD)
-	if e.Update {
-		op = unix.NFT_DYNSET_OP_UPDATE
-	}
-	w.u32(unix.NFTA_DYNSET_OP, op)
+	w.u32(unix.NFTA_DYNSET_OP, uint32(e.Op))
 	w.reg(unix.NFTA_DYNSET_SREG_KEY, e.Key)
 	if e.Map {
 		w.reg(unix.NFTA_DYNSET_SREG_DATA, e.Data)

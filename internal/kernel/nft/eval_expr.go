@@ -55,7 +55,7 @@ func (m *machine) act(e Expr) (*Verdict, bool, error) {
 		if m.table.Sets[e.Set] == nil {
 			return nil, false, fmt.Errorf("no set %s", e.Set)
 		}
-		m.out.Remembered = true
+		m.out.Remembered = m.out.Remembered || e.Op != DynDelete
 		return nil, true, nil
 	case Counter:
 		return nil, true, nil

@@ -185,10 +185,21 @@ const (
 	PortUnreachable6 uint8 = 4
 )
 
-// Dynset puts the key at Key into a dynamic set, or restarts its life with Update; a map also takes the data at Data.
+// DynOp is what Dynset does, with the kernel's numbers.
+type DynOp uint8
+
+// The operations on dynamic sets. None changes the data of a key that is there: delete it first.
+const (
+	DynAdd    DynOp = 0 // does nothing when the key is there
+	DynUpdate DynOp = 1 // restarts its life when it is there
+	DynDelete DynOp = 2 // Linux 5.3
+)
+
+// Dynset adds the key at Key to a dynamic set, a map with the data at Data, or deletes it. The kernel wants the data of a
+// map named for a deletion too, and does not look at it.
 type Dynset struct {
 	Set     string
-	Update  bool
+	Op      DynOp
 	Key     Reg
 	Map     bool
 	Data    Reg

@@ -83,7 +83,8 @@ func sample() *Table {
 			R(Immediate{Dst: 0, Data: host32(5)}, Verdict{Kind: Return}),
 		}},
 		&Chain{Name: "lb-3", Rules: []Rule{
-			R(SrcAddr(IPv4, 0), load, MapTo("affinity", 0, 4), Dynset{Set: "affinity", Update: true, Key: 0, Map: true, Data: 4, Timeout: time.Minute}, dnat),
+			R(SrcAddr(IPv4, 0), load, MapTo("affinity", 0, 4), Dynset{Set: "affinity", Op: DynUpdate, Key: 0, Map: true, Data: 4, Timeout: time.Minute}, dnat),
+			R(SrcAddr(IPv4, 0), load, MapTo("affinity", 0, 4), NotInSet("services", 1), Dynset{Set: "affinity", Op: DynDelete, Key: 0, Map: true, Data: 4}),
 			R(SrcAddr(IPv4, 0), load, pick, Dynset{Set: "affinity", Key: 0, Map: true, Data: 4}, dnat),
 			R(Verdict{Kind: Drop}),
 		}},
@@ -111,11 +112,12 @@ func TestASampleTableIsValidAndItsRulesReadAsNftWritesThem(t *testing.T) {
 		"fib daddr type local th dport map @ports >= 0x7 jump reject",
 		"return",
 		"ip saddr . ip daddr . meta l4proto . th dport map @affinity update @affinity { ip saddr . ip daddr . meta l4proto . th dport timeout 60s : ip saddr . ip daddr . meta l4proto . th dport map @affinity } dnat ip to ip saddr . ip daddr . meta l4proto . th dport map @affinity",
+		"ip daddr . meta l4proto . th dport != @services delete @affinity { ip saddr . ip daddr . meta l4proto . th dport }",
 		"ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints add @affinity { ip saddr . ip daddr . meta l4proto . th dport : ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints } dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints",
 		"drop",
 	}
 	want[6] = want[6][len("ip saddr . ip daddr . meta l4proto . th dport map @affinity "):]
-	want[7] = want[7][len("ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints "):]
+	want[8] = want[8][len("ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints "):]
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

@@ -243,15 +243,12 @@ func (p *printer) nat(e NAT) {
 }
 
 func (p *printer) dynset(e Dynset) {
-	op := "add"
-	if e.Update {
-		op = "update"
-	}
+	op := []string{"add", "update", "delete"}[min(e.Op, DynDelete)]
 	elem := p.read(e.Key, p.keyRegs(e.Set))
 	if e.Timeout > 0 {
 		elem += " timeout " + seconds(e.Timeout)
 	}
-	if e.Map {
+	if e.Map && e.Op != DynDelete {
 		elem += " : " + p.read(e.Data, p.dataRegs(e.Set))
 	}
 	p.say("%s @%s { %s }", op, e.Set, elem)

@@ -1,0 +1,38 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/podway/podway/internal/flow"
+)
+
+// Backend programs a plan into one kind of rules. It belongs to one goroutine, except Render, which is pure, and Read,
+// which may be called from any.
+type Backend interface {
+	Name() string
+	// Supported says whether this host can do it: nil, or an error that wraps errors.ErrUnsupported and names the remedy.
+	Supported(ctx context.Context) error
+	// Render returns the rules that the plan wants.
+	Render(p *Plan) Ruleset
+	// Apply makes the host's rules those of the plan. It compares with what it applied last; at first, after an error and
+	// after a drift it reads the host's rules and changes only what differs.
+	Apply(ctx context.Context, p *Plan) (Applied, error)
+	// Check reports in words what somebody else changed in the rules, "" when nothing; it must be cheap when nobody did.
+	Check(ctx context.Context) (string, error)
+	// Read returns the rules that the host has. n tells the node's addresses.
+	Read(ctx context.Context, n Node) (Ruleset, error)
+	// Remove deletes all rules of this backend, told by their names alone.
+	Remove(ctx context.Context) error
+}
+
+// Ruleset is rules as the host has them or should have them.
+type Ruleset interface {
+	Text() string
+	Eval(f flow.Flow) flow.Verdict
+}
+
+// Applied says what an Apply of a Backend did.
+type Applied struct {
+	Changed int  // objects written: elements, rules, chains
+	Full    bool // everything was compared, not only what changed in the plan
+}

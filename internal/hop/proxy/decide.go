@@ -1,0 +1,193 @@
+package proxy
+
+import (
+	"cmp"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/model"
+)
+
+// Decide plans everything for a node: the one place where endpoints are chosen.
+func Decide(s *model.Snapshot, node string) *Plan {
+	p, _ := NewPlanner(node).Update(s, model.Everything())
+	return p
+}
+
+// Planner keeps the plan of the newest snapshot and decides anew only what changed. It belongs to one goroutine.
+type Planner struct {
+	plan   *Plan
+	raw    map[model.Name]*Service // as decided, before other Services' claims were looked at
+	claims map[frontendKey][]claim
+}
+
+// frontendKey is an address, port and protocol that only one Service can have.
+type frontendKey struct {
+	addr  netip.AddrPort
+	proto flow.Proto
+}
+
+// claim is a Service's wish for a frontend; the least wins.
+type claim struct {
+	kind FrontendKind
+	name model.Name
+}
+
+func (c claim) compare(o claim) int {
+	return cmp.Or(cmp.Compare(c.kind, o.kind), c.name.Compare(o.name))
+}
+
+// NewPlanner returns a planner for a node that has seen nothing yet.
+func NewPlanner(node string) *Planner {
+	return &Planner{plan: &Plan{Node: Node{Name: node}}, raw: map[model.Name]*Service{}, claims: map[frontendKey][]claim{}}
+}
+
+// Update brings the plan up to the snapshot and returns it, with the number of Services that were decided anew. c may
+// name too much, never too little.
+func (p *Planner) Update(s *model.Snapshot, c model.Change) (*Plan, int) {
+	node := decideNode(s, p.plan.Node.Name)
+	moved := !reflect.DeepEqual(node, p.plan.Node)
+	next := &Plan{Node: node, Services: p.plan.Services}
+	names := c.Services
+	if c.All || moved {
+		names = p.allNames(s)
+	}
+	again := map[model.Name]bool{} // whose claims or rivals' claims changed
+	decided := 0
+	for _, n := range names {
+		if p.decide(s, n, &next.Node, moved, again) {
+			decided++
+		}
+	}
+	for n := range again {
+		next.Services = p.settle(next.Services, n)
+	}
+	p.plan = next
+	return next, decided
+}
+
+func (p *Planner) allNames(s *model.Snapshot) []model.Name {
+	out := make([]model.Name, 0, s.Services.Len())
+	for n := range s.Services.All() {
+		out = append(out, n)
+	}
+	for n := range p.raw {
+		if _, ok := s.Services.Get(n); !ok {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// decide plans one Service if its objects differ from those it was planned from, and marks all that this may concern.
+func (p *Planner) decide(s *model.Snapshot, n model.Name, node *Node, moved bool, again map[model.Name]bool) bool {
+	svc, b, old := s.Services.At(n), s.Backends(n), p.raw[n]
+	if svc != nil && !proxied(svc) {
+		svc = nil
+	}
+	if old != nil && !moved && old.svc == svc && old.backends == b || old == nil && svc == nil {
+		return false
+	}
+	again[n] = true
+	if old != nil {
+		p.withdraw(old, again)
+		delete(p.raw, n)
+	}
+	if svc != nil {
+		now := decideService(svc, b, node)
+		p.raw[n] = now
+		p.claim(now, again)
+	}
+	return true
+}
+
+func (p *Planner) claim(s *Service, again map[model.Name]bool) {
+	s.each(func(k frontendKey, kind FrontendKind) {
+		c := claim{kind, s.Name}
+		cs := p.claims[k]
+		if i, ok := slices.BinarySearchFunc(cs, c, claim.compare); !ok {
+			cs = slices.Insert(cs, i, c)
+		}
+		p.claims[k] = cs
+		if len(cs) > 1 {
+			for _, rival := range cs {
+				again[rival.name] = true
+			}
+		}
+	})
+}
+
+func (p *Planner) withdraw(s *Service, again map[model.Name]bool) {
+	s.each(func(k frontendKey, kind FrontendKind) {
+		cs := slices.DeleteFunc(p.claims[k], func(c claim) bool { return c == claim{kind, s.Name} })
+		for _, rival := range cs {
+			again[rival.name] = true
+		}
+		if len(cs) == 0 {
+			delete(p.claims, k)
+		} else {
+			p.claims[k] = cs
+		}
+	})
+}
+
+// each calls f for every frontend of the Service, ClusterIPs included.
+func (s *Service) each(f func(frontendKey, FrontendKind)) {
+	for _, port := range s.Ports {
+		f(frontendKey{port.ClusterIP, port.Proto}, ClusterIP)
+		for i := range port.External {
+			f(frontendKey{port.External[i].Addr, port.Proto}, port.External[i].Kind)
+		}
+	}
+}
+
+// settle puts a Service into the plan without the frontends that others have first. An unchanged one keeps its pointer.
+func (p *Planner) settle(m model.Map[model.Name, *Service], n model.Name) model.Map[model.Name, *Service] {
+	raw := p.raw[n]
+	if raw == nil {
+		return m.Delete(n)
+	}
+	now := p.resolve(raw)
+	if old := m.At(n); old != nil && old.same(now) {
+		return m
+	}
+	return m.Set(n, now)
+}
+
+// same reports whether two plans of a Service do the same, whatever objects they were made from.
+func (s *Service) same(o *Service) bool {
+	return reflect.DeepEqual(s.Ports, o.Ports) && reflect.DeepEqual(s.Shadowed, o.Shadowed)
+}
+
+// resolve returns the Service without what it lost; the same pointer when it lost nothing.
+func (p *Planner) resolve(raw *Service) *Service {
+	lost := false
+	raw.each(func(k frontendKey, kind FrontendKind) { lost = lost || p.claims[k][0] != claim{kind, raw.Name} })
+	if !lost {
+		return raw
+	}
+	out := &Service{Name: raw.Name, svc: raw.svc, backends: raw.backends}
+	for _, port := range raw.Ports {
+		if owner := p.owner(port.ClusterIP, port.Proto); owner != (claim{ClusterIP, raw.Name}) {
+			out.Shadowed = append(out.Shadowed, Shadow{Frontend{Kind: ClusterIP, Addr: port.ClusterIP}, owner.name})
+			continue // the ClusterIP is what the whole port is known by
+		}
+		kept := *port
+		kept.External = nil
+		for _, f := range port.External {
+			if owner := p.owner(f.Addr, port.Proto); owner != (claim{f.Kind, raw.Name}) {
+				out.Shadowed = append(out.Shadowed, Shadow{f, owner.name})
+				continue
+			}
+			kept.External = append(kept.External, f)
+		}
+		out.Ports = append(out.Ports, &kept)
+	}
+	return out
+}
+
+func (p *Planner) owner(a netip.AddrPort, proto flow.Proto) claim {
+	return p.claims[frontendKey{a, proto}][0]
+}

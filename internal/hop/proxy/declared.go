@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/model"
+)
+
+// Declared implements hop.Hop: what the API says should happen to f on the node f.Node (this one when it is empty). It
+// follows the plan and knows nothing of any backend's rules, so that comparing the two means something.
+func (p *Proxy) Declared(s *model.Snapshot, f flow.Flow) flow.Verdict {
+	node := f.Node
+	if node == "" {
+		node = p.node
+	}
+	return p.memo.plan(s, node).declare(s, f, p.serviceCIDRs)
+}
+
+// declare decides one flow by the plan.
+func (p *Plan) declare(s *model.Snapshot, f flow.Flow, ranges []netip.Prefix) flow.Verdict {
+	port, at := p.find(f.Dst, f.Proto)
+	if port == nil {
+		return p.stray(f, ranges)
+	}
+	v := p.serve(port, at, f)
+	v.Why = fmt.Sprintf("Service %s port %s (%s %s), %s", port.Service, portName(port), at.Kind, at.Addr, v.Why)
+	if v.Action != flow.Forward {
+		v.Findings = port.findings(s, v, f, p.Node.Name)
+	}
+	return v
+}
+
+func portName(p *Port) string {
+	if p.Name != "" {
+		return fmt.Sprintf("%s %d", p.Name, p.ClusterIP.Port())
+	}
+	return fmt.Sprint(p.ClusterIP.Port())
+}
+
+// find looks for the port that answers at an address.
+func (p *Plan) find(dst netip.AddrPort, proto flow.Proto) (*Port, Frontend) {
+	for s := range p.Services.Values() {
+		for _, port := range s.Ports {
+			if port.Proto != proto {
+				continue
+			}
+			if port.ClusterIP == dst {
+				return port, Frontend{Kind: ClusterIP, Addr: dst}
+			}
+			for _, f := range port.External {
+				if f.Addr == dst {
+					return port, f
+				}
+			}
+		}
+	}
+	return nil, Frontend{}
+}
+
+// serve applies the policies of a port to a flow that reached one of its frontends.
+func (p *Plan) serve(port *Port, at Frontend, f flow.Flow) flow.Verdict {
+	src := f.Src.Addr()
+	if at.Guarded && !in(at.Sources, src) {
+		return flow.Verdict{Action: flow.Dropped, Why: "the source is not in loadBalancerSourceRanges"}
+	}
+	if !port.Any {
+		return flow.Verdict{Action: flow.Refused, Why: "no endpoint is ready"}
+	}
+	pods := p.Node.Pods(port.Is4())
+	ourPod, ourNode := in(pods, src), f.From == flow.FromNode
+	targets, local, masquerade := port.Cluster, false, false
+	switch {
+	case at.Kind == ClusterIP && port.InternalLocal:
+		targets, local = port.Local, true
+		masquerade = len(pods) > 0 && !ourPod
+	case at.Kind == ClusterIP:
+		masquerade = len(pods) > 0 && !ourPod
+	case !port.ExternalLocal:
+		masquerade = true
+	case ourNode:
+		masquerade = true
+	case !ourPod:
+		targets, local = port.Local, true
+	}
+	if len(targets) == 0 && local {
+		return flow.Verdict{Action: flow.Dropped, Why: "the traffic policy is Local and no endpoint is on " + p.Node.Name}
+	}
+	v := flow.Verdict{Action: flow.Forward, Targets: targets, Sticky: port.Affinity > 0, Why: fmt.Sprintf("%d of its endpoints", len(targets))}
+	v.Masquerade = p.masquerades(port, f, targets, masquerade)
+	return v
+}
+
+// masquerades reports whether whichever target is chosen sees the node's address. A packet from elsewhere to the node's
+// own address is delivered there as it is, and an endpoint that is sent its own request always sees the node's.
+func (p *Plan) masquerades(port *Port, f flow.Flow, targets []netip.AddrPort, always bool) bool {
+	for _, t := range targets {
+		hairpin := f.Src.Addr() == t.Addr()
+		if hairpin {
+			hairpin = false
+			for _, h := range port.Hairpin {
+				hairpin = hairpin || h == t.Addr()
+			}
+		}
+		delivered := f.From != flow.FromNode && p.Node.Has(t.Addr())
+		if delivered || !always && !hairpin {
+			return false
+		}
+	}
+	return len(targets) > 0
+}
+
+func in(ps []netip.Prefix, a netip.Addr) bool {
+	for _, p := range ps {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// stray decides about an address and port that no Service answers at.
+func (p *Plan) stray(f flow.Flow, ranges []netip.Prefix) flow.Verdict {
+	dst := f.Dst.Addr()
+	for s := range p.Services.Values() {
+		for _, port := range s.Ports {
+			if port.ClusterIP.Addr() == dst {
+				return flow.Verdict{Action: flow.Refused, Why: fmt.Sprintf("Service %s has no %s port %d", s.Name, f.Proto, f.Dst.Port()),
+					Findings: []flow.Finding{noSuchPort(s, f)}}
+			}
+		}
+	}
+	if in(ranges, dst) {
+		return flow.Verdict{Action: flow.Dropped, Why: fmt.Sprintf("%s is in the range of Services and none has it", dst),
+			Findings: []flow.Finding{finding(flow.AddressUnused, "address "+dst.String(), fmt.Sprintf("No Service has the address %s.", dst))}}
+	}
+	v := flow.Verdict{Action: flow.Pass, Why: fmt.Sprintf("%s is no Service's", f.Dst)}
+	if p.Node.Has(dst) && f.Dst.Port() >= 30000 && f.Dst.Port() < 32768 {
+		v.Findings = []flow.Finding{finding(flow.NoSuchNodePort, "node "+p.Node.Name, fmt.Sprintf("No Service has the %s node port %d.", f.Proto, f.Dst.Port()))}
+	}
+	return v
+}

@@ -1,0 +1,174 @@
+package proxy
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/podway/podway/internal/model"
+)
+
+// candidate is one endpoint of a port, once for each address and port.
+type candidate struct {
+	addr        netip.AddrPort
+	ready       bool
+	serving     bool
+	terminating bool
+	local       bool // on this node
+	placed      bool // its node is known
+	zones       []string
+	nodes       []string
+}
+
+// draining reports whether the endpoint is to be used when no ready one is left (KEP-1669).
+func (c *candidate) draining() bool { return !c.ready && c.serving && c.terminating }
+
+// better says which of two slices' words about the same endpoint counts: while an endpoint moves between slices both may
+// have it, and the one that lets it serve is right or soon will be.
+func (c *candidate) better(o *candidate) bool {
+	rank := func(x *candidate) int {
+		switch {
+		case x.ready:
+			return 2
+		case x.serving:
+			return 1
+		}
+		return 0
+	}
+	return rank(c) > rank(o)
+}
+
+// candidates are the endpoints of a Service port in one family, ordered by address: a slice's port belongs to the Service
+// port of the same name and protocol, and a slice without a port number offers nothing.
+func candidates(b *model.Backends, sp *model.ServicePort, is4 bool, n *Node) []candidate {
+	if b == nil {
+		return nil
+	}
+	var out []candidate
+	for _, slice := range b.Slices {
+		if slice.AddressType != family(is4) {
+			continue
+		}
+		for _, port := range slice.Ports {
+			if port.Name != sp.Name || port.Protocol != sp.Protocol || port.Port == 0 {
+				continue
+			}
+			for i := range slice.Endpoints {
+				out = append(out, candidateOf(&slice.Endpoints[i], port.Port, n))
+			}
+		}
+	}
+	return dedupe(out)
+}
+
+func family(is4 bool) string {
+	if is4 {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+func candidateOf(e *model.Endpoint, port uint16, n *Node) candidate {
+	return candidate{
+		addr: netip.AddrPortFrom(e.Addr, port), ready: e.Ready, serving: e.Serving || e.Ready, terminating: e.Terminating,
+		local: e.Node != "" && e.Node == n.Name, placed: e.Node != "", zones: e.ForZones, nodes: e.ForNodes,
+	}
+}
+
+// dedupe orders by address and port and keeps the best of each.
+func dedupe(cs []candidate) []candidate {
+	slices.SortStableFunc(cs, func(a, b candidate) int { return a.addr.Compare(b.addr) })
+	out := cs[:0]
+	for _, c := range cs {
+		if n := len(out); n > 0 && out[n-1].addr == c.addr {
+			if c.better(&out[n-1]) {
+				out[n-1] = c
+			}
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// choose fills in the lists of endpoints. Whether ready or draining endpoints are used is decided for Cluster and for
+// Local each on its own (KEP-1669).
+func (p *Port) choose(cs []candidate, n *Node) {
+	for i := range cs {
+		c := &cs[i]
+		p.Any = p.Any || c.ready || c.draining()
+		if c.serving {
+			p.Serving = append(p.Serving, c.addr)
+		}
+	}
+	if usesCluster(p.InternalLocal, len(p.External)) {
+		p.Cluster = pick(cs, near(cs, n))
+	}
+	if p.InternalLocal || p.ExternalLocal {
+		p.Local = pick(cs, func(c *candidate) bool { return c.local })
+	}
+	if slices.Equal(p.Serving, p.Cluster) {
+		p.Serving = p.Cluster // the common case: one list instead of two
+	}
+	for i := range cs {
+		c := &cs[i]
+		if (c.local || !c.placed) && (contains(p.Cluster, c.addr) || contains(p.Local, c.addr)) {
+			p.Hairpin = append(p.Hairpin, c.addr.Addr())
+		}
+	}
+	p.Hairpin = slices.Compact(p.Hairpin)
+}
+
+// pick returns the ready endpoints that in allows; without any, the draining ones that may stand in.
+func pick(cs []candidate, in filter) []netip.AddrPort {
+	var ready, draining []netip.AddrPort
+	for i := range cs {
+		c := &cs[i]
+		switch {
+		case c.ready && in(c):
+			ready = append(ready, c.addr)
+		case c.draining() && in(c):
+			draining = append(draining, c.addr)
+		}
+	}
+	if len(ready) > 0 {
+		return ready
+	}
+	return draining
+}
+
+func contains(sorted []netip.AddrPort, a netip.AddrPort) bool {
+	_, ok := slices.BinarySearchFunc(sorted, a, netip.AddrPort.Compare)
+	return ok
+}
+
+type filter func(*candidate) bool
+
+// near is the filter that the hints ask for (KEP-3015, KEP-2433). Hints for nodes count only if every ready endpoint has
+// them and one is for this node; else the same test for zones; else every endpoint is near. Draining endpoints stand in
+// for all, wherever they are.
+func near(cs []candidate, n *Node) filter {
+	byNode, byZone := hints{all: true}, hints{all: true}
+	for i := range cs {
+		if c := &cs[i]; c.ready {
+			byNode.see(c.nodes, n.Name)
+			byZone.see(c.zones, n.Zone)
+		}
+	}
+	switch {
+	case byNode.hold():
+		return func(c *candidate) bool { return !c.ready || slices.Contains(c.nodes, n.Name) }
+	case byZone.hold():
+		return func(c *candidate) bool { return !c.ready || slices.Contains(c.zones, n.Zone) }
+	}
+	return func(*candidate) bool { return true }
+}
+
+// hints collects whether a kind of hint can be followed.
+type hints struct{ all, mine bool }
+
+func (h *hints) see(of []string, me string) {
+	h.all = h.all && len(of) > 0
+	h.mine = h.mine || me != "" && slices.Contains(of, me)
+}
+
+func (h *hints) hold() bool { return h.all && h.mine }

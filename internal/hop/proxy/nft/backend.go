@@ -1,0 +1,243 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	knft "github.com/podway/podway/internal/kernel/nft"
+
+	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/model"
+)
+
+// Backend implements proxy.Backend.
+type Backend struct {
+	open   func() (knft.Kernel, error)
+	kernel knft.Kernel // opened at first use
+
+	applied *proxy.Plan // what the kernel has; nil = unknown: read it
+	totals  []*elements // per family, of applied: counts only
+	gen     uint32      // the kernel's generation after the last write or comparison
+
+	compared time.Time     // when Check last compared everything
+	took     time.Duration // how long that took
+}
+
+// New returns the backend. open opens a door to the kernel of the node's namespace; it is called for the writer once and
+// for each Read.
+func New(open func() (knft.Kernel, error)) *Backend { return &Backend{open: open} }
+
+// Name implements proxy.Backend.
+func (b *Backend) Name() string { return "nftables" }
+
+func (b *Backend) door() (knft.Kernel, error) {
+	if b.kernel == nil {
+		k, err := b.open()
+		if err != nil {
+			return nil, err
+		}
+		b.kernel = k
+	}
+	return b.kernel, nil
+}
+
+// Supported implements proxy.Backend: it makes and deletes a table with every kind of rule in one transaction, which
+// leaves nothing behind whether it succeeds or not.
+func (b *Backend) Supported(ctx context.Context) error {
+	k, err := b.door()
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		t := probe(f)
+		ops := append(knft.Create(t), knft.Diff(t, nil)...)
+		if err := k.Apply(ctx, ops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe is a table with one class of each kind, under another name.
+func probe(f knft.Family) *knft.Table {
+	e := newElements(f, 0)
+	for _, c := range []class{{cluster: 2}, {external: true, local: true, cluster: 2, here: 1, affinity: 10, guarded: true}, {refuse: true}, {none: true}} {
+		e.classes[c]++
+	}
+	e.ports = 1
+	t := render(&proxy.Plan{}, f, e)
+	t.Name = fmt.Sprintf("%s-probe-%d", tableName, time.Now().UnixNano())
+	return t
+}
+
+// Apply implements proxy.Backend.
+func (b *Backend) Apply(ctx context.Context, p *proxy.Plan) (proxy.Applied, error) {
+	k, err := b.door()
+	if err != nil {
+		return proxy.Applied{}, err
+	}
+	before := b.applied
+	b.applied = nil // until the kernel has said yes
+	if before == nil || !sameNode(before, p) {
+		return b.full(ctx, k, before, p)
+	}
+	return b.step(ctx, k, before, p)
+}
+
+// full compares everything with what the kernel has and changes what differs.
+func (b *Backend) full(ctx context.Context, k knft.Kernel, before, p *proxy.Plan) (proxy.Applied, error) {
+	gen, err := k.Generation(ctx)
+	if err != nil {
+		return proxy.Applied{}, err
+	}
+	have := &Ruleset{}
+	if before != nil {
+		have = Render(before)
+	} else if have, err = read(ctx, k, p.Node); err != nil {
+		return proxy.Applied{}, err
+	}
+	var ops []knft.Op
+	totals := make([]*elements, len(families))
+	for i, f := range families {
+		e := collect(p, f)
+		ops = append(ops, knft.Diff(have.table(f), render(p, f, e))...)
+		totals[i] = e.counts()
+	}
+	return b.commit(ctx, k, ops, gen, p, totals, true)
+}
+
+// commit writes and remembers. gen is the kernel's generation before: if anybody wrote at the same time, the next Check
+// compares everything.
+func (b *Backend) commit(ctx context.Context, k knft.Kernel, ops []knft.Op, gen uint32, p *proxy.Plan, totals []*elements, full bool) (proxy.Applied, error) {
+	if err := k.Apply(ctx, ops); err != nil {
+		return proxy.Applied{}, err
+	}
+	if len(ops) > 0 {
+		gen++
+	}
+	b.applied, b.totals, b.gen = p, totals, gen
+	return proxy.Applied{Changed: count(ops), Full: full}, nil
+}
+
+func count(ops []knft.Op) int {
+	n := 0
+	for _, op := range ops {
+		n += max(1, len(op.Elems)+len(op.Rules))
+	}
+	return n
+}
+
+func sameNode(a, b *proxy.Plan) bool { return a.SameNode(b) }
+
+// step changes what differs between two plans of the same node.
+func (b *Backend) step(ctx context.Context, k knft.Kernel, before, p *proxy.Plan) (proxy.Applied, error) {
+	var ops []knft.Op
+	totals := make([]*elements, len(families))
+	for i, f := range families {
+		was, now := newElements(f, 0), newElements(f, 0)
+		model.Changed(before.Services, p.Services, func(n model.Name) {
+			was.add(before.Services.At(n))
+			now.add(p.Services.At(n))
+		})
+		d := delta{f: f, plan: p, total: b.totals[i], was: was, now: now}
+		if wanted(before, f, d.total.ports) != wanted(p, f, d.ports()) {
+			return b.full(ctx, k, before, p)
+		}
+		if wanted(p, f, d.ports()) {
+			ops = append(ops, d.ops()...)
+		}
+		totals[i] = d.counts()
+	}
+	return b.commit(ctx, k, ops, b.gen, p, totals, false)
+}
+
+// Check implements proxy.Backend. The kernel's generation tells whether anybody wrote any table since; only then, and not
+// more often than a tenth of the time, everything is compared.
+func (b *Backend) Check(ctx context.Context) (string, error) {
+	if b.applied == nil {
+		return "", nil
+	}
+	gen, err := b.kernel.Generation(ctx)
+	if err != nil || gen == b.gen || time.Since(b.compared) < 10*b.took {
+		return "", err
+	}
+	start := time.Now()
+	have, err := read(ctx, b.kernel, b.applied.Node)
+	if err != nil {
+		return "", err
+	}
+	drift := difference(have, Render(b.applied))
+	b.compared, b.took = time.Now(), time.Since(start)
+	if drift != "" {
+		b.applied = nil
+		return drift, nil
+	}
+	b.gen = gen
+	return "", nil
+}
+
+// difference says in words what would have to be done to make have into want.
+func difference(have, want *Ruleset) string {
+	var words []string
+	for _, f := range families {
+		for _, op := range knft.Diff(have.table(f), want.table(f)) {
+			words = append(words, fmt.Sprintf("%s %s: %s", f, tableName, op))
+		}
+	}
+	if len(words) > 5 {
+		words = append(words[:5], fmt.Sprintf("and %d more", len(words)-5))
+	}
+	return strings.Join(words, "; ")
+}
+
+// Read implements proxy.Backend with a door of its own, so that it may run beside Apply.
+func (b *Backend) Read(ctx context.Context, n proxy.Node) (proxy.Ruleset, error) {
+	k, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	defer k.Close()
+	r, err := read(ctx, k, n)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func read(ctx context.Context, k knft.Kernel, n proxy.Node) (*Ruleset, error) {
+	r := &Ruleset{node: n}
+	for _, f := range families {
+		t, err := k.Read(ctx, f, tableName)
+		if errors.Is(err, errors.ErrUnsupported) && f == knft.IPv6 {
+			continue // a kernel without IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			r.tables = append(r.tables, t)
+		}
+	}
+	return r, nil
+}
+
+// Remove implements proxy.Backend.
+func (b *Backend) Remove(ctx context.Context) error {
+	k, err := b.door()
+	if err != nil {
+		return err
+	}
+	b.applied = nil
+	have, err := read(ctx, k, proxy.Node{})
+	if err != nil {
+		return err
+	}
+	var ops []knft.Op
+	for _, t := range have.tables {
+		ops = append(ops, knft.Op{Kind: knft.DelTable, Table: t})
+	}
+	return k.Apply(ctx, ops)
+}

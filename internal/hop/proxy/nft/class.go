@@ -1,0 +1,105 @@
+package nft
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	knft "github.com/podway/podway/internal/kernel/nft"
+
+	"github.com/podway/podway/internal/hop/proxy"
+)
+
+// class is all that the rules must know of a frontend to choose an endpoint, apart from the endpoints themselves.
+// Frontends of one class share a chain: numgen's modulus is a constant of a rule, so there is one chain for each number
+// of endpoints, not one for each Service.
+type class struct {
+	refuse   bool // no endpoint anywhere: reject
+	none     bool // the policy is Local and no endpoint is here: drop
+	external bool // not a ClusterIP: the vip is looked up first
+	local    bool // a Local policy decides
+	guarded  bool // loadBalancerSourceRanges
+	cluster  uint16
+	here     uint16 // endpoints on this node
+	affinity uint32 // seconds
+}
+
+// most is the largest number of endpoints of a port that are programmed in one list.
+const most = 1<<16 - 1
+
+// classOf returns the class of one frontend of a port.
+func classOf(p *proxy.Port, kind proxy.FrontendKind, guarded bool) class {
+	c := class{guarded: guarded, external: kind != proxy.ClusterIP}
+	if !p.Any {
+		return class{refuse: true, guarded: guarded}
+	}
+	c.local = p.InternalLocal && !c.external || p.ExternalLocal && c.external
+	if !c.local || c.external {
+		c.cluster = uint16(min(len(p.Cluster), most))
+	}
+	if c.local {
+		c.here = uint16(min(len(p.Local), most))
+	}
+	if c.cluster == 0 && c.here == 0 {
+		return class{none: true, guarded: guarded}
+	}
+	if p.Affinity > 0 {
+		c.affinity = uint32(max(1, p.Affinity/time.Second))
+	}
+	return c
+}
+
+// key packs the class into the 8 bytes that stand in the maps: flags and affinity, then the two counts.
+func (c class) key(b knft.Key) knft.Key {
+	flags := uint32(0)
+	for i, on := range []bool{c.refuse, c.none, c.external, c.local, c.guarded} {
+		if on {
+			flags |= 1 << i
+		}
+	}
+	return b.Mark(flags<<24 | c.affinity&0xffffff).Mark(uint32(c.here)<<16 | uint32(c.cluster))
+}
+
+// chain is the name of the class's chain: lb-3, lb-local-2, ext-3, ext-local-2-of-3, with -sticky-10800 and -guarded.
+func (c class) chain() string {
+	var b strings.Builder
+	switch {
+	case c.refuse:
+		b.WriteString(reject)
+	case c.none:
+		b.WriteString(drop)
+	case c.external && c.local:
+		fmt.Fprintf(&b, "ext-local-%d-of-%d", c.here, c.cluster)
+	case c.external:
+		fmt.Fprintf(&b, "ext-%d", c.cluster)
+	case c.local:
+		fmt.Fprintf(&b, "lb-local-%d", c.here)
+	default:
+		fmt.Fprintf(&b, "lb-%d", c.cluster)
+	}
+	if c.affinity > 0 {
+		fmt.Fprintf(&b, "-sticky-%d", c.affinity)
+	}
+	if c.guarded {
+		b.WriteString("-guarded")
+	}
+	return b.String()
+}
+
+// fixed reports whether the class's chain is one of those that are always there.
+func (c class) fixed() bool { return (c.refuse || c.none) && !c.guarded }
+
+// masquerade is the chain that decides about the source address of the class's packets, "" for none.
+func (c class) masquerade(knowsPods bool) string {
+	switch {
+	case c.refuse, c.none:
+		return ""
+	case c.external && c.local:
+		return masqOwn
+	case c.external:
+		return masqAlways
+	case knowsPods:
+		return masqForeign
+	}
+	return ""
+}

@@ -1,0 +1,123 @@
+package nft
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	knft "github.com/podway/podway/internal/kernel/nft"
+
+	"github.com/podway/podway/internal/hop/proxy"
+)
+
+// Render implements proxy.Backend.
+func (b *Backend) Render(p *proxy.Plan) proxy.Ruleset { return Render(p) }
+
+// Render returns the tables that a plan wants: ip, and ip6 if the node or a Service has an IPv6 address.
+func Render(p *proxy.Plan) *Ruleset {
+	r := &Ruleset{node: p.Node}
+	for _, f := range families {
+		if t := render(p, f, collect(p, f)); t != nil {
+			r.tables = append(r.tables, t)
+		}
+	}
+	return r
+}
+
+// collect gathers the elements of all Services.
+func collect(p *proxy.Plan, f knft.Family) *elements {
+	e := newElements(f, p.Services.Len())
+	for s := range p.Services.Values() {
+		e.add(s)
+	}
+	return e
+}
+
+// wanted reports whether a family has a table at all.
+func wanted(p *proxy.Plan, f knft.Family, ports int) bool {
+	if f == knft.IPv4 || ports > 0 || len(p.Node.Pods(false)) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(p.Node.Addrs, netip.Addr.Is6)
+}
+
+// render makes one family's table, or nil when it has none.
+func render(p *proxy.Plan, f knft.Family, e *elements) *knft.Table {
+	if !wanted(p, f, e.ports) {
+		return nil
+	}
+	t := knft.NewTable(f, tableName)
+	t.Comment = comment
+	base(t, p)
+	for _, s := range shapes(f) {
+		t.AddSet(s)
+		if elems := e.sets[s.Name]; elems != nil {
+			s.Elems = elems
+		}
+	}
+	remembers := false
+	for c := range e.classes {
+		e.class(t, c, p)
+		remembers = remembers || c.affinity > 0
+	}
+	if remembers {
+		t.AddSet(affinitySets(f, e)...)
+	}
+	for a := range e.hairpin {
+		t.Sets[hairpin].Elems[pair(a)] = ""
+	}
+	return t
+}
+
+// class puts the chain of a class and its elements of the two verdict maps into a table.
+func (e *elements) class(t *knft.Table, c class, p *proxy.Plan) {
+	if !c.fixed() {
+		t.AddChain(&knft.Chain{Name: c.chain(), Rules: c.rules(t.Family, &p.Node)})
+	}
+	key := c.key(nil).String()
+	t.Sets[dispatch].Elems[key] = knft.To(c.chain()).String()
+	if chain := c.masquerade(len(p.Node.Pods(e.is4)) > 0); chain != "" {
+		t.Sets[masquerade].Elems[key] = knft.To(chain).String()
+	}
+}
+
+// pair is the key of the hairpin set.
+func pair(a netip.Addr) string { return strings.Repeat(string(a.AsSlice()), 2) }
+
+// shapes are the sets that are always there, empty.
+func shapes(f knft.Family) []*knft.Set {
+	addr := knft.AddrType(f)
+	frontend := []knft.Type{addr, knft.Proto, knft.Service}
+	classes := []knft.Type{knft.Mark, knft.Mark}
+	sets := []*knft.Set{
+		{Name: services, Key: frontend, Data: classes},
+		{Name: external, Key: frontend, Data: frontend},
+		{Name: endpoints, Key: []knft.Type{addr, knft.Proto, knft.Service, knft.Mark}, Data: []knft.Type{addr, knft.Service}},
+		{Name: clusterIPs, Key: []knft.Type{addr}},
+		{Name: hairpin, Key: []knft.Type{addr, addr}},
+		{Name: sources, Key: []knft.Type{addr, knft.Proto, knft.Service, addr}, Interval: true},
+		{Name: dispatch, Key: classes, Verdicts: true},
+		{Name: masquerade, Key: classes, Verdicts: true},
+	}
+	for _, s := range sets {
+		s.Elems = map[string]string{}
+	}
+	return sets
+}
+
+// affinitySets are there only while a Service wants affinity.
+func affinitySets(f knft.Family, e *elements) []*knft.Set {
+	addr := knft.AddrType(f)
+	valid := []knft.Type{addr, knft.Proto, knft.Service, addr, knft.Service}
+	sets := []*knft.Set{
+		{Name: affinity, Key: []knft.Type{addr, addr, knft.Proto, knft.Service}, Data: []knft.Type{addr, knft.Service}, Dynamic: true, Size: affinitySize},
+		{Name: sticky, Key: valid},
+		{Name: stickyHere, Key: valid},
+	}
+	for _, s := range sets {
+		if s.Elems = e.sets[s.Name]; s.Elems == nil {
+			s.Elems = map[string]string{}
+		}
+	}
+	return sets
+}

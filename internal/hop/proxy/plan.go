@@ -1,0 +1,234 @@
+// Package proxy is the hop from a Service's address to one of its endpoints. It owns the choice of endpoints (Decide) and
+// the order of work: plan, rules, then stale UDP connections. How the choice is programmed is a Backend's matter (nft and
+// others, in folders below). It owns no address, no route and no way to a Pod.
+package proxy
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/model"
+)
+
+// Plan is all that one node's proxy has to do. It is immutable: a changed Service is a new *Service in a new Plan, and
+// one that did not change is the same pointer.
+type Plan struct {
+	Node     Node
+	Services model.Map[model.Name, *Service]
+	// ServiceCIDRs are the ranges of ClusterIPs, when they are known: unused addresses in them are dropped.
+	ServiceCIDRs []netip.Prefix
+}
+
+// Node is what the proxy must know of its own node.
+type Node struct {
+	Name     string
+	Zone     string
+	Addrs    []netip.Addr   // first address of each family: NodePorts answer there
+	Own      []netip.Addr   // all addresses of the Node object
+	PodCIDRs []netip.Prefix // sources in these are Pods of this node
+}
+
+// Service is what is to be done for one Service: one Port for each of its ports and address families.
+type Service struct {
+	Name  model.Name
+	Ports []*Port
+	// Shadowed are frontends that another Service had first; they are left out of Ports.
+	Shadowed []Shadow
+
+	svc      *model.Service
+	backends *model.Backends
+}
+
+// Shadow is a frontend that belongs to another Service.
+type Shadow struct {
+	Frontend Frontend
+	Owner    model.Name
+}
+
+// Port is one port of a Service in one address family.
+type Port struct {
+	Service   model.Name
+	Name      string
+	Proto     flow.Proto
+	ClusterIP netip.AddrPort
+	External  []Frontend
+
+	InternalLocal bool          // internalTrafficPolicy: Local
+	ExternalLocal bool          // externalTrafficPolicy: Local
+	Affinity      time.Duration // how long a client keeps its endpoint; 0 = not at all
+
+	// Cluster are the endpoints for traffic that may go to any node, Local those on this node, each ordered. A list that
+	// no policy of the port uses is empty.
+	Cluster, Local []netip.AddrPort
+	// Any says that there is an endpoint somewhere, though Local may be empty: then traffic is dropped, not refused.
+	Any bool
+	// Serving are all endpoints that may go on serving connections that they already have.
+	Serving []netip.AddrPort
+	// Hairpin are the addresses of endpoints on this node: when one of them is chosen for its own request, the answer
+	// must come back through the node.
+	Hairpin []netip.Addr
+}
+
+// FrontendKind is where an address of a Service comes from.
+type FrontendKind uint8
+
+// The kinds, in the order of precedence when two Services claim the same address and port.
+const (
+	ClusterIP FrontendKind = iota
+	LoadBalancer
+	ExternalIP
+	NodePort
+)
+
+// String is the field's name as users know it.
+func (k FrontendKind) String() string {
+	return [...]string{"clusterIP", "load balancer address", "externalIP", "nodePort"}[k]
+}
+
+// Frontend is an address and port, other than the ClusterIP, at which a Port answers.
+type Frontend struct {
+	Kind FrontendKind
+	Addr netip.AddrPort
+	// Guarded frontends answer to Sources only (loadBalancerSourceRanges).
+	Guarded bool
+	Sources []netip.Prefix
+}
+
+// Is4 reports the Port's address family.
+func (p *Port) Is4() bool { return p.ClusterIP.Addr().Is4() }
+
+// External policies need the Cluster endpoints too: clients in the cluster are not bound by externalTrafficPolicy.
+func usesCluster(internalLocal bool, external int) bool { return !internalLocal || external > 0 }
+
+// decideNode collects what the snapshot says of the node. A node that is not there has no addresses: no NodePorts then.
+func decideNode(s *model.Snapshot, name string) Node {
+	n := Node{Name: name}
+	obj := s.Nodes.At(name)
+	if obj == nil {
+		return n
+	}
+	n.Zone, n.Own, n.PodCIDRs = obj.Zone, obj.Addrs, obj.PodCIDRs
+	for _, is4 := range []bool{true, false} {
+		if a := obj.Addr(is4); a.IsValid() {
+			n.Addrs = append(n.Addrs, a)
+		}
+	}
+	return n
+}
+
+// addr is the node's address of the family, or the zero Addr.
+func (n *Node) addr(is4 bool) netip.Addr {
+	for _, a := range n.Addrs {
+		if a.Is4() == is4 {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// Pods are the node's Pod ranges of a family. Without one, nobody can tell a Pod of this node from others.
+func (n *Node) Pods(is4 bool) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range n.PodCIDRs {
+		if p.Addr().Is4() == is4 {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// Has reports whether an address is one of the node's own.
+func (n *Node) Has(a netip.Addr) bool {
+	for _, x := range n.Own {
+		if x == a {
+			return true
+		}
+	}
+	return a.IsLoopback()
+}
+
+// proxied reports whether the Service is this proxy's: it has a ClusterIP and no label that names another proxy
+// (service.kubernetes.io/service-proxy-name).
+func proxied(svc *model.Service) bool { return svc.HasClusterIP() && svc.ProxyName == "" }
+
+// decideService plans one Service, without regard to what other Services claim.
+func decideService(svc *model.Service, b *model.Backends, n *Node) *Service {
+	out := &Service{Name: svc.Name, svc: svc, backends: b}
+	if svc == nil || !proxied(svc) {
+		return out
+	}
+	for _, vip := range svc.ClusterIPs {
+		for i := range svc.Ports {
+			out.Ports = append(out.Ports, decidePort(svc, &svc.Ports[i], vip, b, n))
+		}
+	}
+	return out
+}
+
+func decidePort(svc *model.Service, sp *model.ServicePort, vip netip.Addr, b *model.Backends, n *Node) *Port {
+	p := &Port{
+		Service: svc.Name, Name: sp.Name, Proto: protoOf(sp.Protocol), ClusterIP: netip.AddrPortFrom(vip, sp.Port),
+		InternalLocal: svc.InternalPolicyLocal, Affinity: svc.AffinityTimeout,
+		External: frontends(svc, sp, vip.Is4(), n),
+	}
+	p.ExternalLocal = svc.ExternalPolicyLocal && len(p.External) > 0
+	p.choose(candidates(b, sp, vip.Is4(), n), n)
+	return p
+}
+
+func protoOf(p model.Protocol) flow.Proto {
+	switch p {
+	case model.UDP:
+		return flow.UDP
+	case model.SCTP:
+		return flow.SCTP
+	}
+	return flow.TCP
+}
+
+// frontends are the addresses of the family, beside the ClusterIP, at which the port answers.
+func frontends(svc *model.Service, sp *model.ServicePort, is4 bool, n *Node) []Frontend {
+	var out []Frontend
+	for _, a := range svc.ExternalIPs {
+		if a.Is4() == is4 {
+			out = append(out, Frontend{Kind: ExternalIP, Addr: netip.AddrPortFrom(a, sp.Port)})
+		}
+	}
+	if svc.Type == model.LoadBalancer {
+		for _, lb := range svc.LoadBalancerIPs {
+			if lb.Addr.Is4() == is4 && !lb.Proxy {
+				f := Frontend{Kind: LoadBalancer, Addr: netip.AddrPortFrom(lb.Addr, sp.Port)}
+				f.Guarded, f.Sources = guard(svc.SourceRanges, lb.Addr, n)
+				out = append(out, f)
+			}
+		}
+	}
+	if a := n.addr(is4); sp.NodePort != 0 && a.IsValid() && (svc.Type == model.NodePort || svc.Type == model.LoadBalancer) {
+		out = append(out, Frontend{Kind: NodePort, Addr: netip.AddrPortFrom(a, sp.NodePort)})
+	}
+	return out
+}
+
+// guard turns loadBalancerSourceRanges into the sources that one address answers to. A node in the ranges may have the
+// address on a device of its own and then sends from it, so the address itself is let in with the node.
+func guard(ranges []netip.Prefix, addr netip.Addr, n *Node) (bool, []netip.Prefix) {
+	var out []netip.Prefix
+	for _, r := range ranges {
+		if r.Addr().Is4() != addr.Is4() {
+			continue
+		}
+		out = append(out, r.Masked())
+		if a := n.addr(addr.Is4()); a.IsValid() && r.Contains(a) {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	return len(ranges) > 0, out
+}
+
+// SameNode reports whether two plans are for a node of which the same is known, so that only their Services can differ.
+func (p *Plan) SameNode(o *Plan) bool {
+	return p.Node.Name == o.Node.Name && slices.Equal(p.Node.Addrs, o.Node.Addrs) &&
+		slices.Equal(p.Node.PodCIDRs, o.Node.PodCIDRs) && slices.Equal(p.ServiceCIDRs, o.ServiceCIDRs)
+}

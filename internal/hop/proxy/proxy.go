@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/model"
+)
+
+// Options are what a Proxy is made of.
+type Options struct {
+	Node    string // this node's name
+	Backend Backend
+	// Connections finds and deletes tracked connections; nil leaves stale UDP connections alone.
+	Connections Connections
+	// ServiceCIDRs are the ranges that ClusterIPs are from; packets to unused addresses in them are dropped. Optional.
+	ServiceCIDRs []netip.Prefix
+	Metrics      *Metrics // optional
+}
+
+// Proxy implements hop.Hop.
+type Proxy struct {
+	node         string
+	backend      Backend
+	connections  Connections
+	serviceCIDRs []netip.Prefix
+	metrics      *Metrics
+
+	planner *Planner
+	served  *Plan // what the rules and the tracked connections agree with; nil = unknown
+	memo    memo
+	current atomic.Pointer[Plan] // the plan that was applied last
+}
+
+// New returns the proxy of a node. It touches nothing before the first Apply.
+func New(o Options) *Proxy {
+	return &Proxy{node: o.Node, backend: o.Backend, connections: o.Connections, serviceCIDRs: o.ServiceCIDRs,
+		metrics: o.Metrics, planner: NewPlanner(o.Node)}
+}
+
+// Name implements hop.Hop.
+func (p *Proxy) Name() string { return "proxy" }
+
+// Apply implements hop.Hop: the rules first, then the UDP connections that they left behind.
+func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (hop.Report, error) {
+	start := time.Now()
+	plan, decided := p.planner.Update(s, c)
+	plan = plan.within(p.serviceCIDRs)
+	p.metrics.begin(s, c, decided)
+	done, err := p.backend.Apply(ctx, plan)
+	if err != nil {
+		p.served = nil // unknown until the next full apply
+		p.metrics.failed()
+		return hop.Report{}, fmt.Errorf("proxy: %w", err)
+	}
+	p.current.Store(plan)
+	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: p.findings(plan)}
+	deleted, err := p.forget(ctx, p.served, plan)
+	r.Took = time.Since(start)
+	p.metrics.end(s, plan, done, deleted, r.Took)
+	if err != nil { // the rules are right; the connections are tried again with everything
+		return r, fmt.Errorf("proxy: %w", err)
+	}
+	p.served = plan
+	return r, nil
+}
+
+// within adds the ranges of ClusterIPs, which no snapshot says.
+func (p *Plan) within(ranges []netip.Prefix) *Plan {
+	if len(ranges) == 0 {
+		return p
+	}
+	out := *p
+	out.ServiceCIDRs = ranges
+	return &out
+}
+
+// findings are those of the Services that changed since the last complete apply.
+func (p *Proxy) findings(plan *Plan) []flow.Finding {
+	var old model.Map[model.Name, *Service]
+	if p.served != nil {
+		old = p.served.Services
+	}
+	var out []flow.Finding
+	model.Changed(old, plan.Services, func(n model.Name) {
+		if s := plan.Services.At(n); s != nil {
+			out = append(out, s.shadowed()...)
+		}
+	})
+	return out
+}
+
+// Check tells the agent in words what somebody else changed in the rules, "" when nothing.
+func (p *Proxy) Check(ctx context.Context) (string, error) {
+	drift, err := p.backend.Check(ctx)
+	if err != nil {
+		return "", fmt.Errorf("proxy: %w", err)
+	}
+	p.metrics.checked(drift)
+	return drift, nil
+}
+
+// Programmed implements hop.Hop.
+func (p *Proxy) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, error) {
+	n := Node{Name: p.node}
+	if plan := p.current.Load(); plan != nil {
+		n = plan.Node
+	}
+	rules, err := p.backend.Read(ctx, n)
+	if err != nil {
+		return flow.Verdict{}, fmt.Errorf("proxy: %w", err)
+	}
+	return rules.Eval(f), nil
+}
+
+// Remove implements hop.Hop.
+func (p *Proxy) Remove(ctx context.Context) error {
+	p.served = nil
+	if err := p.backend.Remove(ctx); err != nil {
+		return fmt.Errorf("proxy: %w", err)
+	}
+	return nil
+}
+
+// memo keeps the plan of one snapshot and node, so that asking about many flows decides once.
+type memo struct{ last atomic.Pointer[remembered] }
+
+type remembered struct {
+	s    *model.Snapshot
+	node string
+	plan *Plan
+}
+
+func (m *memo) plan(s *model.Snapshot, node string) *Plan {
+	if r := m.last.Load(); r != nil && r.s == s && r.node == node {
+		return r.plan
+	}
+	r := &remembered{s, node, Decide(s, node)}
+	m.last.Store(r)
+	return r.plan
+}
