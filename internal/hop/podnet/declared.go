@@ -15,7 +15,10 @@ import (
 func Declared(s *model.Snapshot, o Options, host *Host, f flow.Flow) flow.Verdict {
 	o = o.withDefaults()
 	dst := f.Dst.Addr()
-	if n := nodeWith(s, dst); n != nil {
+	if n := nodeWith(s, dst); n != nil || isGateway(s, f.Node, dst) {
+		if n == nil {
+			n = s.Nodes.At(f.Node)
+		}
 		return flow.Verdict{Action: flow.Pass, Node: n.Name, Masquerade: leaves(s, o, host, f),
 			Why: fmt.Sprintf("%s is an address of node %s", dst, n.Name)}
 	}
@@ -42,10 +45,17 @@ func leaves(s *model.Snapshot, o Options, host *Host, f flow.Flow) bool {
 	return !contains(inside(s, o, self, host), f.Dst.Addr())
 }
 
-// nodeWith returns the node that has the address itself.
+// isGateway reports whether the address is the node's own in one of its ranges. Other nodes send packets for it as for
+// any of the range.
+func isGateway(s *model.Snapshot, node string, a netip.Addr) bool {
+	n := s.Nodes.At(node)
+	return n != nil && contains(gateways(n), a)
+}
+
+// nodeWith returns the node that has the address among those that the cluster knows it by.
 func nodeWith(s *model.Snapshot, a netip.Addr) *model.Node {
 	for n := range s.Nodes.Values() {
-		if slices.Contains(n.Addrs, a) || contains(gateways(n), a) {
+		if slices.Contains(n.Addrs, a) {
 			return n
 		}
 	}

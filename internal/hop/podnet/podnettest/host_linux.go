@@ -3,11 +3,12 @@
 package podnettest
 
 import (
-	"net/netip"
+	"context"
 	"testing"
 
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/netns"
+	"github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/kernel/route"
 	"github.com/podway/podway/internal/kernel/sysctl"
 )
@@ -25,20 +26,28 @@ type Host struct {
 // NewHost makes a namespace whose loopback device is up.
 func NewHost(t testing.TB, name string) *Host {
 	t.Helper()
-	h := &Host{t: t, Name: name}
-	var err error
-	if h.NS, err = netns.New(); err != nil {
+	ns, err := netns.New()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Links, err = link.Open(h.NS); err != nil {
-		t.Fatal(err)
-	}
-	if h.Routes, err = route.Open(h.NS); err != nil {
-		t.Fatal(err)
-	}
-	h.Sysctl = sysctl.Open(h.NS)
-	t.Cleanup(func() { h.Routes.Close(); h.Links.Close(); h.NS.Close() })
+	t.Cleanup(func() { ns.Close() })
+	h := Open(t, name, ns)
 	h.Must(h.Links.SetUp("lo", true))
+	return h
+}
+
+// Open opens the doors of a namespace that somebody else made and closes.
+func Open(t testing.TB, name string, ns *netns.NS) *Host {
+	t.Helper()
+	h := &Host{t: t, Name: name, NS: ns, Sysctl: sysctl.Open(ns)}
+	var err error
+	if h.Links, err = link.Open(ns); err != nil {
+		t.Fatal(err)
+	}
+	if h.Routes, err = route.Open(ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Routes.Close(); h.Links.Close() })
 	return h
 }
 
@@ -65,43 +74,12 @@ func (h *Host) Forward() {
 		"net/ipv4/conf/all/rp_filter", "1", "net/ipv4/conf/default/rp_filter", "1")
 }
 
-// Wire connects device dev of h with device peerDev of peer and gives both ends addresses.
-func (h *Host) Wire(dev string, addrs []string, peer *Host, peerDev string, peerAddrs []string) {
+// DropForwarded makes the host's firewall one that forwards nothing, as Docker's installation does.
+func (h *Host) DropForwarded() {
 	h.t.Helper()
-	h.Must(h.Links.AddPair(link.Pair{Name: dev, Peer: peerDev, MTU: 1500, PeerNS: peer.NS}))
-	h.configure(dev, addrs)
-	peer.configure(peerDev, peerAddrs)
+	k, err := nft.Open(h.NS)
+	h.Must(err)
+	defer k.Close()
+	t := nft.NewTable(nft.IPv4, "filter").AddChain(&nft.Chain{Name: "FORWARD", Base: &nft.Base{Type: "filter", Hook: nft.Forward, Drop: true}})
+	h.Must(k.Apply(context.Background(), nft.Create(t)))
 }
-
-func (h *Host) configure(dev string, addrs []string) {
-	h.t.Helper()
-	for _, a := range addrs {
-		p := netip.MustParsePrefix(a)
-		h.Must(h.Links.AddAddr(dev, p))
-		if p.Addr().Is6() { // AddAddr leaves connected IPv6 routes to its caller
-			defer func() {
-				h.Must(h.Routes.Put(route.Route{Dst: p.Masked(), Device: dev, Proto: kernelProto}))
-			}()
-		}
-	}
-	h.Must(h.Links.SetUp(dev, true))
-}
-
-// Default routes everything of the gateways' families through them.
-func (h *Host) Default(dev string, gateways ...string) {
-	h.t.Helper()
-	for _, g := range gateways {
-		via := netip.MustParseAddr(g)
-		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if via.Is6() {
-			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		}
-		h.Must(h.Routes.Put(route.Route{Dst: all, Via: via, Device: dev, Proto: staticProto}))
-	}
-}
-
-// Protocols of routes that are not podway's.
-const (
-	kernelProto = 2
-	staticProto = 4
-)

@@ -17,11 +17,15 @@ import (
 func (h *Host) Serve(addr string) {
 	h.t.Helper()
 	h.Must(h.NS.Do(func() error {
-		l, err := net.Listen("tcp", addr)
+		family := ""
+		if strings.HasPrefix(addr, "[") {
+			family = "6" // [::] without it is IPv4 too
+		}
+		l, err := net.Listen("tcp"+family, addr)
 		if err != nil {
 			return err
 		}
-		u, err := net.ListenPacket("udp", addr)
+		u, err := net.ListenPacket("udp"+family, addr)
 		if err != nil {
 			l.Close()
 			return err
@@ -69,8 +73,13 @@ func host(a net.Addr) string {
 // Call connects to addr by TCP, sends and gets back size bytes, and returns the client's address as the server saw it.
 // The connection must be there within the time of one lost packet.
 func (h *Host) Call(addr string, size int) (saw string, err error) {
+	return h.CallWithin(800*time.Millisecond, addr, size) // a lost SYN is sent anew after a second
+}
+
+// CallWithin is Call with more patience for the connection.
+func (h *Host) CallWithin(patience time.Duration, addr string, size int) (saw string, err error) {
 	err = h.NS.Do(func() error {
-		d := net.Dialer{Timeout: 800 * time.Millisecond} // a lost SYN is sent anew after a second
+		d := net.Dialer{Timeout: patience}
 		d.SetMultipathTCP(false)
 		c, err := d.DialContext(context.Background(), "tcp", addr)
 		if err != nil {
