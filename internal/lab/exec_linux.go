@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/lab/cgroup"
 	"github.com/podway/podway/internal/lab/node"
+	"github.com/podway/podway/internal/lab/pki"
 	"github.com/podway/podway/internal/lab/supervisor"
 )
 
@@ -21,6 +23,7 @@ type place struct {
 	network string // path of a network namespace, for places that are no node
 	pid     int    // a node's first process
 	path    string // PATH there
+	config  string // an administrator's kubeconfig that works there
 	group   cgroup.Group
 }
 
@@ -29,7 +32,7 @@ func find(st supervisor.Status, where string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	p := place{path: os.Getenv("PATH"), group: supervisor.Group(host, st.Cluster)}
+	p := place{path: os.Getenv("PATH"), config: st.Cluster.PKI(pki.Admin + ".kubeconfig"), group: supervisor.Group(host, st.Cluster)}
 	switch where {
 	case Outside:
 		p.network = st.Outside
@@ -50,7 +53,7 @@ func find(st supervisor.Status, where string) (place, error) {
 		if n.PID == 0 {
 			return p, fmt.Errorf("lab: %s is %s", where, n.State)
 		}
-		p.pid, p.path, p.group = n.PID, node.Path(st.Cluster), node.ProcessGroup(host, st.Cluster, where)
+		p.pid, p.path, p.config, p.group = n.PID, node.Path(st.Cluster), node.Kubeconfig, node.ProcessGroup(host, st.Cluster, where)
 		return p, nil
 	}
 	return p, fmt.Errorf("lab: no %q here; there are: %s", where, strings.Join(names, ", "))
@@ -152,7 +155,7 @@ func (p place) spawn(argv []string, files []*os.File) (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr := &os.ProcAttr{Env: append(withoutPath(os.Environ()), "PATH="+p.path), Files: files}
+	attr := &os.ProcAttr{Env: p.environment(), Files: files}
 	if p.pid != 0 {
 		attr.Dir = "/" // this process's folder need not exist there
 	}
@@ -176,12 +179,10 @@ func lookIn(path, name string) (string, error) {
 	return "", fmt.Errorf("lab: exec: %s: %w", name, exec.ErrNotFound)
 }
 
-func withoutPath(env []string) []string {
-	out := make([]string, 0, len(env))
-	for _, e := range env {
-		if !strings.HasPrefix(e, "PATH=") {
-			out = append(out, e)
-		}
-	}
-	return out
+// environment is this process's, with what the place makes different.
+func (p place) environment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, "PATH=") || strings.HasPrefix(e, "KUBECONFIG=")
+	})
+	return append(env, "PATH="+p.path, "KUBECONFIG="+p.config)
 }

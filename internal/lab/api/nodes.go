@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -62,4 +63,13 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 		return 1
 	})
 	return nodes, nil
+}
+
+// DeleteNode makes the cluster forget a node, with the pods on it.
+func (c *Client) DeleteNode(ctx context.Context, name string) error {
+	err := c.do(ctx, http.MethodDelete, "/api/v1/nodes/"+name, "", nil, nil)
+	if notFound(err) {
+		return nil
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/lab/cgroup"
+	"github.com/podway/podway/internal/lab/pki"
 	"github.com/podway/podway/internal/lab/process"
 	"github.com/podway/podway/internal/lab/spec"
 )
@@ -104,7 +105,7 @@ func boot(dir string, index int) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	self := binDir + "/podway"
-	return fmt.Errorf("node: exec %s: %w", self, unix.Exec(self, []string{"podway", InitCommand}, environment(c, n)))
+	return fmt.Errorf("node: exec %s: %w", self, unix.Exec(self, []string{"podway", InitCommand}, environment(c)))
 }
 
 // enterGroup joins the node's group, makes it the top of what the node sees, and hands its controllers down.
@@ -137,7 +138,7 @@ func readFiles(c spec.Cluster, n spec.Node) (map[string][]byte, error) {
 		runDir + "/containerd.toml": []byte(containerdConfig(c.Runtime, snapshotter, !mayRaiseLimits())),
 		runDir + "/kubelet.yaml":    []byte(kubeletConfig(n.Name)),
 	}
-	for _, f := range []string{"ca.crt", n.Name + ".crt", n.Name + ".key", n.Name + ".kubeconfig"} {
+	for _, f := range []string{"ca.crt", n.Name + ".crt", n.Name + ".key", n.Name + ".kubeconfig", pki.Admin + ".kubeconfig"} {
 		if files[filepath.Join(pkiDir, f)], err = os.ReadFile(c.PKI(f)); err != nil {
 			return nil, fmt.Errorf("node: %w", err)
 		}
@@ -174,6 +175,7 @@ func Path(c spec.Cluster) string {
 		filepath.Dir(c.Runtime.Containerd) + ":" + filepath.Dir(c.Runtime.Runc)
 }
 
-func environment(c spec.Cluster, n spec.Node) []string {
-	return []string{"PATH=" + Path(c), "HOME=/root", "KUBECONFIG=" + filepath.Join(pkiDir, n.Name+".kubeconfig")}
-}
+// Kubeconfig is the administrator's, in a node.
+const Kubeconfig = pkiDir + "/" + pki.Admin + ".kubeconfig"
+
+func environment(c spec.Cluster) []string { return []string{"PATH=" + Path(c), "HOME=/root"} }

@@ -92,3 +92,11 @@ not json
 		t.Errorf("events %+v", got)
 	}
 }
+
+func TestNodesAreInTwoZonesByTurns(t *testing.T) {
+	for i, want := range []string{"zone-1", "zone-2", "zone-1"} {
+		if got := zone(spec.Cluster{}.Node(i + 1)); got != want {
+			t.Errorf("node-%d is in %s, want %s", i+1, got, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/podway/podway/internal/lab/api"
 	"github.com/podway/podway/internal/lab/node"
 	"github.com/podway/podway/internal/lab/process"
 	"github.com/podway/podway/internal/lab/spec"
@@ -144,27 +145,37 @@ func (s *supervisor) lookAtNodes(ctx context.Context, routed map[string]string) 
 		return false
 	}
 	before, _ := s.read()
+	ours := map[string]int{}
+	for i := range spec.MaxNodes {
+		ours[s.cluster.Node(i+1).Name] = i
+	}
 	for _, n := range nodes {
-		for i, ours := range s.cluster.AllNodes() {
-			if ours.Name != n.Name {
-				continue
-			}
-			s.routeTo(ours, n.PodCIDR, routed)
-			have := before.Nodes[i]
-			if n.Seen.Before(have.Booted.Truncate(time.Second)) { // the API counts whole seconds
-				continue
-			}
-			if !have.Registered || have.Ready != n.Ready || have.Reason != n.Reason {
-				s.node(n.Name, func(ns *NodeStatus) { ns.Registered, ns.Ready, ns.Reason = true, n.Ready, n.Reason })
-			}
-			s.step(n.Name+" "+StepRegistered, 0)
-			if n.Ready {
-				s.step(n.Name+" "+StepReady, 0)
+		switch i, ok := ours[n.Name]; {
+		case ok && i < s.cluster.Nodes:
+			s.routeTo(s.cluster.Node(i+1), n.PodCIDR, routed)
+			s.noteNode(n, before.Nodes[i])
+		case ok: // the lab was larger once
+			if err := s.client.DeleteNode(askCtx, n.Name); err != nil {
+				slog.Warn("cannot remove a former node", "node", n.Name, "error", err)
 			}
 		}
 	}
 	now, _ := s.read()
 	return now.Settled(s.cluster.Networking != spec.NetworkingNone)
+}
+
+// noteNode takes over what the API server knows of a node, if that is about its present life.
+func (s *supervisor) noteNode(n api.Node, have NodeStatus) {
+	if n.Seen.Before(have.Booted.Truncate(time.Second)) { // the API counts whole seconds
+		return
+	}
+	if !have.Registered || have.Ready != n.Ready || have.Reason != n.Reason {
+		s.node(n.Name, func(ns *NodeStatus) { ns.Registered, ns.Ready, ns.Reason = true, n.Ready, n.Reason })
+	}
+	s.step(n.Name+" "+StepRegistered, 0)
+	if n.Ready {
+		s.step(n.Name+" "+StepReady, 0)
+	}
 }
 
 // routeTo sends a node's share of the pod network to it.
