@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/model"
 )
@@ -72,4 +73,32 @@ func (a *Agent) Ready() error {
 		}
 	}
 	return nil
+}
+
+// Status is how the hops are.
+type Status struct {
+	Hops     []string          // in the order given
+	Rev      uint64            // of the oldest snapshot that a hop has applied last
+	Synced   bool              // every hop has applied a complete view
+	Failing  map[string]string // hop -> error of its last apply
+	Findings []flow.Finding    // of the last applies
+}
+
+// Status gathers how each hop is.
+func (a *Agent) Status() Status {
+	a.init()
+	st := Status{Synced: true, Failing: map[string]string{}}
+	for i, l := range a.loops {
+		rev, synced, err, findings := l.state()
+		st.Hops = append(st.Hops, l.hop.Name())
+		if i == 0 || rev < st.Rev {
+			st.Rev = rev
+		}
+		st.Synced = st.Synced && synced
+		if synced && err != nil {
+			st.Failing[l.hop.Name()] = err.Error()
+		}
+		st.Findings = append(st.Findings, findings...)
+	}
+	return st
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,9 +32,11 @@ type loop struct {
 	metrics *metrics
 	box     chan *model.Snapshot // one slot: the newest snapshot that was not taken yet
 
-	mu      sync.Mutex
-	applied bool
-	lastErr error
+	mu       sync.Mutex
+	applied  bool // at least once
+	rev      uint64
+	lastErr  error
+	findings []flow.Finding
 }
 
 func newLoop(h hop.Hop, log *slog.Logger, m *metrics) *loop {
@@ -56,6 +59,12 @@ func (l *loop) ready() error {
 		return nil
 	}
 	return l.lastErr
+}
+
+func (l *loop) state() (rev uint64, applied bool, err error, findings []flow.Finding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rev, l.applied, l.lastErr, l.findings
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -93,10 +102,7 @@ func (l *loop) apply(ctx context.Context, s *model.Snapshot, c model.Change) err
 	report, err := l.hop.Apply(ctx, s, c)
 	took := time.Since(start)
 	l.metrics.observe(l.hop.Name(), took, err)
-	l.mu.Lock()
-	before := l.lastErr
-	l.applied, l.lastErr = l.applied || err == nil, err
-	l.mu.Unlock()
+	before, known := l.note(s.Rev, report, err)
 	if err != nil {
 		if before == nil || before.Error() != err.Error() { // said once, not at each retry
 			l.log.Error("apply failed; will retry", "rev", s.Rev, "code", string(flow.ApplyFailed), "err", err)
@@ -107,9 +113,23 @@ func (l *loop) apply(ctx context.Context, s *model.Snapshot, c model.Change) err
 		l.log.Info("applied", "rev", s.Rev, "changed", report.Changed, "full", report.Full, "took", took.Round(time.Microsecond))
 	}
 	for _, f := range report.Findings {
-		l.log.Warn("finding", "code", string(f.Code), "object", f.Object, "cause", f.Cause, "fix", f.Fix)
+		if !slices.ContainsFunc(known, func(k flow.Finding) bool { return k.Code == f.Code && k.Object == f.Object }) {
+			l.log.Warn("finding", "code", string(f.Code), "object", f.Object, "cause", f.Cause, "fix", f.Fix)
+		}
 	}
 	return nil
+}
+
+// note keeps the outcome of an apply and returns the error and the findings of the one before.
+func (l *loop) note(rev uint64, r hop.Report, err error) (error, []flow.Finding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, known := l.lastErr, l.findings
+	l.lastErr = err
+	if err == nil {
+		l.applied, l.rev, l.findings = true, rev, r.Findings
+	}
+	return before, known
 }
 
 func (l *loop) drifted(ctx context.Context) bool {
