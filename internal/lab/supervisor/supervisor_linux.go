@@ -247,10 +247,10 @@ func (s *supervisor) startWorkers(ctx context.Context, server *process.Service) 
 	for _, n := range s.cluster.AllNodes() {
 		s.keepNode(ctx, n)
 	}
+	s.workers.Go(func() { s.watchNodes(ctx) })
 	if server.WaitReady(ctx) != nil {
 		return
 	}
 	s.keep(ctx, &s.workers, controlplane.ControllerManager)
 	s.keep(ctx, &s.workers, controlplane.Scheduler)
-	s.watchNodes(ctx)
 }
