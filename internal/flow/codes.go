@@ -43,6 +43,7 @@ const (
 	PacketsLost        Code = "PW-5007"
 	RouteTaken         Code = "PW-5008"
 	ForwardDropped     Code = "PW-5009"
+	OtherCNI           Code = "PW-5010"
 	RulesDiffer        Code = "PW-6001"
 	ConntrackFull      Code = "PW-6002"
 	NothingListens     Code = "PW-7001"
@@ -107,6 +108,7 @@ var causes = []Cause{
 	{PacketsLost, "podnet", "packets to the Pod are lost on the way", "Rules and routes are right on both nodes, and a probe to the Pod's address got no answer: a firewall, a network policy or the network between the nodes drops it.", "See the firewall of both nodes (the forward chain's drop counters) and what lies between them; the evidence says from where the probe was sent."},
 	{RouteTaken, "podnet", "another program's route leads to a Pod range", "podway does not replace routes that it did not make.", "Remove the other pod network, or the route that the evidence shows."},
 	{ForwardDropped, "podnet", "the node's firewall drops forwarded packets by default", "A chain of another program at the forward hook has the policy drop; what it does not allow does not pass between Pods.", "Allow the Pod ranges there: iptables -I FORWARD -s RANGE -j ACCEPT, and -d RANGE."},
+	{OtherCNI, "podnet", "another CNI network comes before podway's on the node", "The container runtime takes the first file by name in /etc/cni/net.d.", "Remove the other network's file from the node, and delete the Pods that it set up."},
 	{RulesDiffer, "proxy", "the kernel's rules are not what the cluster says", "The node's live rules would do something else with this connection.", "See podway-node on this node; it repairs its rules by itself when it runs."},
 	{ConntrackFull, "proxy", "the connection tracking table is full", "New connections are dropped.", "Raise net.netfilter.nf_conntrack_max."},
 	{NothingListens, "process", "nothing listens on the target port in the Pod", "The Pod is ready but no process has a socket on this port.", "Change targetPort to the port the process listens on, or the process."},

@@ -52,6 +52,21 @@ func prefixes(s ...string) []netip.Prefix {
 	return out
 }
 
+func addresses(s ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range s {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // machine is a host with the addresses on eth0, the networks that they imply and a default route.
 func machine(addrs ...string) Host {
 	h := Host{Links: []link.Link{{Name: "lo", NoARP: true, MTU: 65536, Up: true, Addrs: prefixes("127.0.0.1/8")}, {Name: "eth0", MTU: 1500, Up: true, Addrs: prefixes(addrs...)}}}
