@@ -3,12 +3,10 @@
 package podnettest
 
 import (
-	"context"
 	"testing"
 
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/netns"
-	"github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/kernel/route"
 	"github.com/podway/podway/internal/kernel/sysctl"
 )
@@ -72,14 +70,4 @@ func (h *Host) Forward() {
 	h.t.Helper()
 	h.Set("net/ipv4/ip_forward", "1", "net/ipv6/conf/all/forwarding", "1",
 		"net/ipv4/conf/all/rp_filter", "1", "net/ipv4/conf/default/rp_filter", "1")
-}
-
-// DropForwarded makes the host's firewall one that forwards nothing, as Docker's installation does.
-func (h *Host) DropForwarded() {
-	h.t.Helper()
-	k, err := nft.Open(h.NS)
-	h.Must(err)
-	defer k.Close()
-	t := nft.NewTable(nft.IPv4, "filter").AddChain(&nft.Chain{Name: "FORWARD", Base: &nft.Base{Type: "filter", Hook: nft.Forward, Drop: true}})
-	h.Must(k.Apply(context.Background(), nft.Create(t)))
 }
