@@ -48,6 +48,8 @@ func usage(format string, args ...any) error {
 // commands lists the subcommands in the order that help shows them.
 func commands() []*cobra.Command {
 	all := []*cobra.Command{
+		newTrace(),
+		newAgent(),
 		newCNI(),
 		newUp(),
 		newDown(),

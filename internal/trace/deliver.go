@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/model"
@@ -161,7 +160,7 @@ func (w *walker) ingressOnly(f flow.Flow) bool {
 func (w *walker) toIngress(all []class) bool {
 	for _, c := range all {
 		for _, name := range c.pods {
-			if p := w.s.Pods.At(name); p != nil && isIngressPod(p) {
+			if p := w.s.Pods.At(name); p != nil && IsIngressPod(p) {
 				return true
 			}
 		}
@@ -169,10 +168,16 @@ func (w *walker) toIngress(all []class) bool {
 	return false
 }
 
-// isIngressPod tells podway's ingress proxy by its labels.
-func isIngressPod(p *model.Pod) bool {
-	for _, key := range []string{"app.kubernetes.io/name", "app", "k8s-app", "app.kubernetes.io/component"} {
-		if v := p.Labels[key]; v == "podway-ingress" || v == "ingress" && strings.HasPrefix(p.Name.Name, "podway-ingress") {
+// IsIngressPod tells a Pod of podway's ingress proxy.
+func IsIngressPod(p *model.Pod) bool { return isPodway(p, "podway-ingress") }
+
+// IsNodePod tells a Pod of podway's node agent.
+func IsNodePod(p *model.Pod) bool { return isPodway(p, "podway-node") }
+
+// isPodway tells podway's own Pods by a label, whichever of the usual keys holds it.
+func isPodway(p *model.Pod, name string) bool {
+	for _, key := range []string{"app.kubernetes.io/name", "app.kubernetes.io/component", "app", "k8s-app"} {
+		if p.Labels[key] == name {
 			return true
 		}
 	}

@@ -261,7 +261,7 @@ func (x *Index) ingressService() *model.Service {
 		if svc.Name.Name == "podway-ingress" {
 			return svc
 		}
-		if found == nil && svc.Type != model.ExternalName && slices.ContainsFunc(x.selected(svc), isIngressPod) {
+		if found == nil && svc.Type != model.ExternalName && slices.ContainsFunc(x.selected(svc), IsIngressPod) {
 			found = svc
 		}
 	}

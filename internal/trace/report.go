@@ -24,6 +24,7 @@ type Report struct {
 	Question      Question       `json:"question"`
 	From          string         `json:"from"`
 	To            string         `json:"to"`
+	Note          string         `json:"note,omitempty"`      // what was chosen for the user
 	Predicted     bool           `json:"predicted,omitempty"` // only the API's objects were looked at
 	Result        string         `json:"result"`              // ok, broken, unknown
 	Summary       string         `json:"summary"`

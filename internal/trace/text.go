@@ -52,6 +52,9 @@ func (r *Report) Text(w io.Writer, c Colour) {
 		fmt.Fprintln(w, "predicted  from the objects alone: no node was looked at")
 	}
 	fmt.Fprintf(w, "from    %s\nto      %s\nresult  %s\n", r.From, r.To, r.Summary)
+	if r.Note != "" {
+		fmt.Fprintf(w, "note    %s\n", r.Note)
+	}
 	for i, g := range r.groups() {
 		g.write(w, i+1, r.Predicted, c)
 	}

@@ -187,3 +187,24 @@ func TestTheSearchListByDots(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestProbesAreSentForTheOtherEnd(t *testing.T) {
+	here, there := net.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Serve(t.Context(), "/proc", there, there) }()
+	ns := pod(t)
+	l := listen(t, ns)
+	c := NewClient(here)
+	for range 2 {
+		if a, err := c.Do(t.Context(), Request{Kind: Conn, NetNS: ns.Path(), Dst: dst(l.Addr())}); err != nil || a.Result != Answered {
+			t.Errorf("got %+v %v", a, err)
+		}
+	}
+	_ = c.Close()
+	if err := <-done; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	if _, err := c.Do(t.Context(), Request{Kind: Conn}); err == nil {
+		t.Error("want an error on a closed connection")
+	}
+}

@@ -1,0 +1,65 @@
+package probe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Serve sends the probes that it reads from in, one after another, and writes an answer for each, until in ends.
+func Serve(ctx context.Context, proc string, in io.Reader, out io.Writer) error {
+	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var r Request
+		err := dec.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("probe: read request: %w", err)
+		}
+		if err := enc.Encode(Do(ctx, proc, r)); err != nil {
+			return fmt.Errorf("probe: write answer: %w", err)
+		}
+	}
+}
+
+// Client has probes sent by a Serve at the other end of a connection.
+type Client struct {
+	mu   sync.Mutex
+	conn io.ReadWriteCloser
+	in   *json.Decoder
+	out  *json.Encoder
+	err  error
+}
+
+// NewClient speaks over the two streams of an exec.
+func NewClient(conn io.ReadWriteCloser) *Client {
+	return &Client{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Do has one probe sent. After an error the connection is spent.
+func (c *Client) Do(ctx context.Context, r Request) (Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return Answer{}, c.err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
+	defer stop()
+	var a Answer
+	err := c.out.Encode(r)
+	if err == nil {
+		err = c.in.Decode(&a)
+	}
+	if err != nil {
+		c.err = fmt.Errorf("probe: %w", err)
+	}
+	return a, c.err
+}

@@ -1,0 +1,90 @@
+// Package remote is how trace reaches a cluster from anywhere with a kubeconfig: it lists the objects, and asks the
+// podway-node Pod of a node by exec. It writes nothing. It owns no judgement and no output.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/podway/podway/internal/cluster"
+	"github.com/podway/podway/internal/model"
+)
+
+// LabKubeconfig is where `podway up` puts its kubeconfig, which is used when the user has none.
+const LabKubeconfig = "/var/lib/podway-lab/kubeconfig"
+
+// Options says which cluster.
+type Options struct {
+	Kubeconfig string // "" = $KUBECONFIG, ~/.kube/config, the lab's, or the cluster this runs in
+	Context    string
+	Namespace  string // "" = the context's, else default
+}
+
+// Cluster is a connection.
+type Cluster struct {
+	Clients   cluster.Clients
+	Namespace string
+	exec      execFunc
+}
+
+// Connect reads the kubeconfig; it does not call the API server yet.
+func Connect(o Options) (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	if o.Kubeconfig == "" && !anyExists(rules.Precedence) {
+		if _, err := os.Stat(LabKubeconfig); err == nil {
+			rules.ExplicitPath = LabKubeconfig
+		}
+	}
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	config, err := loaded.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst, config.UserAgent = 100, 200, "podway-trace"
+	c := &Cluster{Namespace: o.Namespace, exec: execOver(config)}
+	if c.Namespace == "" {
+		if c.Namespace, _, err = loaded.Namespace(); err != nil {
+			return nil, fmt.Errorf("kubeconfig: %w", err)
+		}
+	}
+	return c, c.clients(config)
+}
+
+func (c *Cluster) clients(config *rest.Config) (err error) {
+	if c.Clients.Typed, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	if c.Clients.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	return nil
+}
+
+func anyExists(paths []string) bool {
+	for _, p := range paths {
+		if _, err := os.Stat(p); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Load lists the cluster's objects. missing names the kinds that could not be listed.
+func (c *Cluster) Load(ctx context.Context) (s *model.Snapshot, missing []string, err error) {
+	s, missing, err = cluster.Load(ctx, c.Clients)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the cluster's objects: %w", err)
+	}
+	if s.Nodes.Len() == 0 && s.Services.Len() == 0 {
+		return nil, nil, errors.New("list the cluster's objects: there is neither a Node nor a Service to see")
+	}
+	return s, missing, nil
+}
