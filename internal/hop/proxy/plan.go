@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -224,7 +225,21 @@ func guard(ranges []netip.Prefix, addr netip.Addr, n *Node) (bool, []netip.Prefi
 			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
-	return len(ranges) > 0, out
+	return len(ranges) > 0, widest(out)
+}
+
+// widest sorts prefixes and leaves out those within others.
+func widest(ps []netip.Prefix) []netip.Prefix {
+	slices.SortFunc(ps, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	out := ps[:0]
+	for _, p := range ps {
+		if n := len(out); n == 0 || !out[n-1].Contains(p.Addr()) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // SameNode reports whether two plans are for a node of which the same is known, so that only their Services can differ.

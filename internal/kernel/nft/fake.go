@@ -199,9 +199,29 @@ func (t *Table) addElems(s *Set, es []Elem) error {
 		if err := t.validateElem(s, e.Key, e.Value); err != nil {
 			return err
 		}
+		if s.Interval && s.overlaps(e.Key) {
+			return fmt.Errorf("element %s overlaps another: %w", s.FormatKey(e.Key), ErrExist)
+		}
 		s.Elems[e.Key] = e.Value
 	}
 	return nil
+}
+
+// overlaps reports whether another interval of the set has a key in common with this one.
+func (s *Set) overlaps(key string) bool {
+	n := len(key) / 2
+	for k := range s.Elems {
+		apart, at := k == key, 0
+		for _, t := range s.Key {
+			from, to := at, at+t.padded()
+			apart = apart || k[n+from:n+to] < key[from:to] || key[n+from:n+to] < k[from:to]
+			at = to
+		}
+		if !apart {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *Table) clone() *Table {

@@ -28,6 +28,6 @@ func newKernel(t *testing.T) *knft.Conn {
 
 func TestTheSuiteOnTheKernel(t *testing.T) {
 	s := subject(func(t *testing.T) hoptest.Host { return &host{kernel: newKernel(t)} })
-	s.Steps = 150
+	s.Steps, s.Every = 150, 13
 	hoptest.Run(t, s)
 }

@@ -74,5 +74,7 @@ func subject(newHost func(t *testing.T) hoptest.Host) hoptest.Subject {
 }
 
 func TestTheSuiteOnAFakeKernel(t *testing.T) {
-	hoptest.Run(t, subject(func(t *testing.T) hoptest.Host { return &host{kernel: knft.NewFake()} }))
+	s := subject(func(t *testing.T) hoptest.Host { return &host{kernel: knft.NewFake()} })
+	s.Steps = 500
+	hoptest.Run(t, s)
 }
