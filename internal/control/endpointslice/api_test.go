@@ -2,67 +2,23 @@ package endpointslice
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/podway/podway/internal/control/controltest"
 	"github.com/podway/podway/internal/model"
 )
 
-// server is client-go's fake with what a real API server adds: generated names, UIDs, versions, conflicts.
-type server struct {
-	*fake.Clientset
-	version int
-}
+// server is the API server with what tests ask of it.
+type server struct{ *controltest.Server }
 
-func newServer() *server {
-	s := &server{Clientset: fake.NewSimpleClientset()} //nolint:staticcheck // managed fields do not matter here
-	s.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetResource().Resource == "events" {
-			return false, nil, nil
-		}
-		m := s.bump(a.(clienttesting.CreateAction).GetObject())
-		m.SetUID(types.UID(fmt.Sprint("uid-", s.version)))
-		if m.GetName() == "" {
-			m.SetName(fmt.Sprintf("%s%05d", m.GetGenerateName(), s.version))
-		}
-		return false, nil, nil
-	})
-	s.PrependReactor("update", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		obj := a.(clienttesting.UpdateAction).GetObject()
-		m, _ := meta.Accessor(obj)
-		old, err := s.Tracker().Get(a.GetResource(), a.GetNamespace(), m.GetName())
-		if err != nil {
-			return true, nil, err
-		}
-		if o, _ := meta.Accessor(old); m.GetResourceVersion() != "" && o.GetResourceVersion() != m.GetResourceVersion() {
-			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(), fmt.Errorf("version %s", m.GetResourceVersion()))
-		}
-		s.bump(obj)
-		return false, nil, nil
-	})
-	return s
-}
-
-func (s *server) bump(o runtime.Object) metav1.Object {
-	m, _ := meta.Accessor(o)
-	s.version++
-	m.SetResourceVersion(strconv.Itoa(s.version))
-	return m
-}
+func newServer() *server { return &server{controltest.New()} }
 
 func (s *server) slices(t *testing.T) (out []*model.EndpointSlice) {
 	t.Helper()
@@ -164,12 +120,7 @@ func (l *lab) delete(o any) {
 }
 
 // writes counts the requests of a verb for a resource since the last call.
-func (l *lab) writes(verb, resource string) (n int) {
-	for _, a := range l.server.Actions() {
-		if a.GetVerb() == verb && a.GetResource().Resource == resource {
-			n++
-		}
-	}
-	l.server.ClearActions()
-	return n
+func (l *lab) writes(verb, resource string) int {
+	defer l.server.ClearActions()
+	return l.server.Writes(verb, resource)
 }

@@ -1,0 +1,146 @@
+package loadbalancer
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/big"
+	"net/netip"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/podway/podway/internal/model"
+)
+
+// poolPause gathers the changes of many Services into one status of a pool.
+const poolPause = 500 * time.Millisecond
+
+var poolResource = schema.GroupVersionResource{Group: "podway.io", Version: "v1alpha1", Resource: "addresspools"}
+
+// poolStatus is status of an AddressPool.
+type poolStatus struct {
+	Total     int64  `json:"total"`     // addresses; at most the largest int64
+	Assigned  int64  `json:"assigned"`  // that a Service has
+	Available int64  `json:"available"` // that nobody has
+	Problem   string `json:"problem"`   // why the pool gives nothing, "" = fine
+}
+
+// counts is the status of each pool. An address in two pools counts in both.
+func counts(s *model.Snapshot) map[string]poolStatus {
+	out := map[string]poolStatus{}
+	held := map[netip.Addr]bool{}
+	for svc := range s.Services.Values() {
+		for _, ip := range svc.LoadBalancerIPs {
+			held[ip.Addr] = true
+		}
+	}
+	for p := range s.Pools.Values() {
+		st := poolStatus{Total: size(p), Problem: p.Problem}
+		for a := range held {
+			if contains(p, a) {
+				st.Assigned++
+			}
+		}
+		st.Available = st.Total - st.Assigned
+		out[p.Name] = st
+	}
+	return out
+}
+
+func size(p *model.Pool) int64 {
+	sum := new(big.Int)
+	for _, r := range p.Ranges {
+		from, to := new(big.Int).SetBytes(r.From.AsSlice()), new(big.Int).SetBytes(r.To.AsSlice())
+		if n := to.Sub(to, from); n.Sign() >= 0 {
+			sum.Add(sum, n.Add(n, big.NewInt(1)))
+		}
+	}
+	if !sum.IsInt64() {
+		return 1<<63 - 1
+	}
+	return sum.Int64()
+}
+
+// poolWriter writes the status of pools, the newest one only.
+type poolWriter struct {
+	client dynamic.Interface
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu   sync.Mutex
+	want map[string]poolStatus
+	told map[string]poolStatus
+}
+
+func newPoolWriter(client dynamic.Interface, log *slog.Logger) *poolWriter {
+	return &poolWriter{client: client, log: log, wake: make(chan struct{}, 1), told: map[string]poolStatus{}}
+}
+
+func (w *poolWriter) set(want map[string]poolStatus) {
+	w.mu.Lock()
+	w.want = want
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *poolWriter) run(ctx context.Context) {
+	if w.client == nil {
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		}
+		if !w.write(ctx) {
+			time.AfterFunc(10*time.Second, func() { w.set(w.newest()) })
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(poolPause):
+		}
+	}
+}
+
+func (w *poolWriter) newest() map[string]poolStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.want
+}
+
+// write reports whether all went well.
+func (w *poolWriter) write(ctx context.Context) bool {
+	want, ok := w.newest(), true
+	for name := range w.told {
+		if _, there := want[name]; !there {
+			delete(w.told, name)
+		}
+	}
+	for name, st := range want {
+		if told, known := w.told[name]; known && told == st {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"status": st})
+		if err == nil {
+			_, err = w.client.Resource(poolResource).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			w.log.Warn("status of the AddressPool not written", "pool", name, "err", err)
+			ok = false
+			continue
+		}
+		w.told[name] = st
+	}
+	return ok
+}
