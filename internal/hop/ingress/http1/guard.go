@@ -67,7 +67,7 @@ func (g *Guard) Opaque() { g.state = opaque }
 // Check reads the next bytes of the connection and returns how many may be passed on, and the first rule broken. After
 // an error it passes nothing any more. No line that breaks a rule is passed with its end, so a reader behind the Guard
 // cannot act on it.
-func (g *Guard) Check(p []byte) (int, error) {
+func (g *Guard) Check(p []byte) (int, *Error) {
 	if g.err != nil {
 		return 0, g.err
 	}
@@ -78,14 +78,15 @@ func (g *Guard) Check(p []byte) (int, error) {
 		n, err := g.step(p[at:])
 		if err != nil {
 			g.err = err
-			return at, err
+			return at + n, err
 		}
 		at += n
 	}
 	return len(p), nil
 }
 
-// step takes some of p: a body's bytes, or one line or the beginning of one.
+// step takes some of p: a body's bytes, or one line or the beginning of one. Of a line that breaks a rule it takes all but
+// the LF.
 func (g *Guard) step(p []byte) (int, *Error) {
 	if g.state == fixedBody || g.state == chunkData {
 		return g.skip(p), nil
@@ -104,11 +105,13 @@ func (g *Guard) step(p []byte) (int, *Error) {
 		line = g.line
 	}
 	if len(line) < 2 || line[len(line)-2] != '\r' {
-		return 0, ErrLineEnd
+		return end, ErrLineEnd
 	}
-	err := g.take(line[:len(line)-2])
+	if err := g.take(line[:len(line)-2]); err != nil {
+		return end, err
+	}
 	g.line = g.line[:0]
-	return end + 1, err
+	return end + 1, nil
 }
 
 func (g *Guard) skip(p []byte) int {

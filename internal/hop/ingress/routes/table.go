@@ -195,6 +195,9 @@ func (t *Table) DefaultCert() *certs.Cert {
 // Hosts is the number of hosts with routes.
 func (t *Table) Hosts() int { return t.hosts.Len() }
 
+// Snapshot is what the table was made from.
+func (t *Table) Snapshot() *model.Snapshot { return t.snap }
+
 // Rev is the revision of the snapshot that the table was made from.
 func (t *Table) Rev() uint64 { return t.snap.Rev }
 
@@ -207,6 +210,24 @@ func ChangedBackends(old, new *Table, f func(BackendKey)) {
 		old = &Table{}
 	}
 	model.Changed(old.backends, new.backends, f)
+}
+
+// ChangedRoutes counts the hosts and backends that differ between two tables, and says whether more differs than the
+// endpoints of backends that go on serving; old may be nil.
+func ChangedRoutes(old, new *Table) (n int, more bool) {
+	if old == nil {
+		old = &Table{}
+	}
+	model.Changed(old.hosts, new.hosts, func(string) {
+		n++
+		more = true
+	})
+	model.Changed(old.backends, new.backends, func(k BackendKey) {
+		n++
+		was, is := old.backends.At(k), new.backends.At(k)
+		more = more || was == nil || is == nil || was.State != is.State
+	})
+	return n, more
 }
 
 // ChangedTLS calls f for each host whose certificate differs between two tables, with nil when it has none any more; the

@@ -11,34 +11,37 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/podway/podway/internal/hop/ingress/http1"
 )
 
 // maxTries is how many endpoints a request is offered to.
-const maxTries = 3
+const maxTries = 5
 
 // forward sends the request to an endpoint and the answer to the client. It tries another endpoint only when the first
 // cannot have seen the request, or may see it twice without harm.
 func (e *exchange) forward() {
 	var tried []*upstream
+	var last error
 	for {
 		now := time.Now()
 		u := e.lb.pick(now, tried)
 		if u == nil { // every endpoint was tried
-			e.fail(nil)
+			e.fail(last)
 			return
+		}
+		if last != nil {
+			e.s.opt.Observer.Retried(e.match.Backend.Key.Service)
 		}
 		tried = append(tried, u)
 		again, err := e.try(u, now)
 		switch {
 		case err == nil:
 			return
-		case !again || len(tried) == maxTries || len(tried) == len(e.lb.ups):
+		case !again || len(tried) == maxTries:
 			e.fail(err)
 			return
 		}
-		e.s.opt.Observer.Retried(e.match.Backend.Key.Service)
+		last = err
+		e.lb = e.s.state.Load().balancers.At(e.match.Route.Backend) // the endpoints may be others by now
 	}
 }
 
@@ -124,9 +127,8 @@ const statusGone = 499
 
 // fail answers a request that no endpoint took.
 func (e *exchange) fail(err error) {
-	_, broken := errors.AsType[*http1.Error](e.body.broken())
 	switch {
-	case broken:
+	case e.body != nil && brokenRule(e.r.Context()) != nil:
 		e.refuse("body")
 	case e.r.Context().Err() != nil || e.body.broken() != nil:
 		e.status = statusGone

@@ -29,6 +29,7 @@ type Options struct {
 	HeaderTimeout  time.Duration // until the head of a client's request is there; 30s
 	IdleTimeout    time.Duration // of a client's connection between requests; 75s
 	AnswerTimeout  time.Duration // until an endpoint's answer begins; none
+	Quiet          time.Duration // nothing in flight for so long ends Drain before its time; 3s
 	MaxHeader      int           // bytes of a request's head; 64 KiB
 
 	Observer Observer
@@ -59,6 +60,7 @@ func (o Options) withDefaults() Options {
 	def(&o.ConnectTimeout, 3*time.Second)
 	def(&o.HeaderTimeout, 30*time.Second)
 	def(&o.IdleTimeout, 75*time.Second)
+	def(&o.Quiet, 3*time.Second)
 	if o.MaxHeader == 0 {
 		o.MaxHeader = 64 << 10
 	}

@@ -35,6 +35,7 @@ func New(o Options) *Server {
 	s := &Server{opt: o.withDefaults(), upstreams: map[upstreamKey]*upstream{}}
 	s.http = &http.Server{
 		Handler:           s,
+		ConnContext:       withConn,
 		ReadHeaderTimeout: s.opt.HeaderTimeout,
 		IdleTimeout:       s.opt.IdleTimeout,
 		MaxHeaderBytes:    s.opt.MaxHeader,
@@ -120,33 +121,28 @@ func (s *Server) Addrs() []netip.AddrPort {
 // InFlight is the number of requests and upgraded connections being served.
 func (s *Server) InFlight() int64 { return s.inFlight.Load() }
 
-// quiet is how long nothing must have been in flight for Drain to end before its time.
-const quiet = 3 * time.Second
-
 // Drain ends the service without dropping anything: it goes on accepting, because clients and load balancers learn only
 // slowly that they should go elsewhere, and asks each client that it answers to close (Connection: close, or GOAWAY). When
-// nothing was in flight for a while, or ctx ends, it closes all.
+// nothing was in flight for Options.Quiet, or when ctx ends, it closes all.
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
-	idle := 0
-	const step = 100 * time.Millisecond
-	for tick := time.NewTicker(step); ; {
+	const step = 50 * time.Millisecond
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	for idle := time.Duration(0); idle < s.opt.Quiet; idle += step {
 		select {
 		case <-ctx.Done():
-			tick.Stop()
 			return s.Close()
 		case <-tick.C:
 		}
 		if s.inFlight.Load() > 0 {
 			idle = 0
-		} else if idle++; idle >= int(quiet/step) {
-			tick.Stop()
-			end, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			s.http.Shutdown(end)
-			return s.Close()
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	s.http.Shutdown(ctx) // for what came at the last moment; Close ends what is still there
+	return s.Close()
 }
 
 // Close ends the service at once.

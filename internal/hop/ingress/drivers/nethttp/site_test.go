@@ -213,11 +213,13 @@ func (o *tally) get(f func() int) int {
 	return f()
 }
 
+func addrPort(l net.Listener) netip.AddrPort { return netip.MustParseAddrPort(l.Addr().String()) }
+
 // closedPort is an address where nobody listens.
 func closedPort(t *testing.T) netip.AddrPort {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
-	return netip.MustParseAddrPort(l.Addr().String())
+	return addrPort(l)
 }
 
 // readHead reads the head of an answer from a raw connection.
