@@ -47,6 +47,8 @@ type evaluator struct {
 func (e *evaluator) verdict(r route.Route, found bool) (flow.Verdict, error) {
 	dst := e.f.Dst.Addr()
 	switch {
+	case dst.IsMulticast():
+		return flow.Verdict{Action: flow.Pass, Why: fmt.Sprintf("%s is a group, not a host", dst)}, nil
 	case found && r.Type == route.Local:
 		return flow.Verdict{Action: flow.Pass, Node: e.node, Why: fmt.Sprintf("%s is an address of this node", dst)}, nil
 	case e.noForwarding:
@@ -66,6 +68,9 @@ func (e *evaluator) noWay(r route.Route, found bool) flow.Verdict {
 	v := flow.Verdict{Action: flow.Refused, Why: fmt.Sprintf("no route to %s", dst)}
 	if found {
 		v.Why = r.String()
+		if r.Type == route.Blackhole {
+			v.Action = flow.Dropped
+		}
 	}
 	owner, _ := ownerOf(e.nodes, dst)
 	switch {

@@ -117,8 +117,9 @@ func (p *planner) tunnel(n *model.Node, c netip.Prefix) {
 		p.out.Tunnel = p.device(local)
 	}
 	p.narrow(remote)
-	mac, gateway := vtep(n.Name), ipam.Gateway(c)
-	if !p.route(route.Route{Dst: c, Via: gateway, Device: TunnelDevice, OnLink: true}, n.Name) {
+	mac := vtep(n.Name)
+	gateway := farEnd(c, mac)
+	if !p.route(route.Route{Dst: c, Via: gateway, Device: TunnelDevice, OnLink: gateway.Is4()}, n.Name) {
 		return
 	}
 	p.out.Neighbours = append(p.out.Neighbours, route.Neighbour{Device: TunnelDevice, Addr: gateway, MAC: mac})
@@ -130,6 +131,15 @@ func (p *planner) tunnel(n *model.Node, c netip.Prefix) {
 
 // vtep is the Ethernet address of a node's end of the tunnel.
 func vtep(node string) link.MAC { return MAC("vtep", node) }
+
+// farEnd is the address of a node's end of the tunnel as next hop for a range of its: for IPv4 its gateway, for IPv6 a
+// link-local one, because the kernel refuses an IPv6 next hop to which another device's route leads.
+func farEnd(c netip.Prefix, mac link.MAC) netip.Addr {
+	if c.Addr().Is4() {
+		return ipam.Gateway(c)
+	}
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
+}
 
 // device is the tunnel. It has the gateways' addresses, so that what the node itself sends has an address that its peers
 // send back through the tunnel.

@@ -70,10 +70,13 @@ func must(t *testing.T, err error) {
 // machine is a host with the addresses on eth0, the networks that they imply and a default route.
 func machine(addrs ...string) Host {
 	h := Host{Links: []link.Link{{Name: "lo", NoARP: true, MTU: 65536, Up: true, Addrs: prefixes("127.0.0.1/8")}, {Name: "eth0", MTU: 1500, Up: true, Addrs: prefixes(addrs...)}}}
+	h.Routes = []route.Route{
+		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.254"), Device: "eth0", Proto: 4},
+		{Dst: netip.MustParsePrefix("::/0"), Via: netip.MustParseAddr("fd00::fe"), Device: "eth0", Proto: 4},
+	}
 	for _, p := range prefixes(addrs...) {
 		h.Routes = append(h.Routes, route.Route{Dst: p.Masked(), Device: "eth0", Proto: 2, Src: p.Addr()})
 	}
-	h.Routes = append(h.Routes, route.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.254"), Device: "eth0", Proto: 4})
 	return h
 }
 

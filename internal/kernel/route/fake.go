@@ -10,6 +10,8 @@ import (
 type Fake struct {
 	Table   []Route
 	Entries []Neighbour
+	// Own are the host's own addresses, of which the main table knows nothing.
+	Own []netip.Addr
 	// Fail, when set, is asked before every write; its error is the write's.
 	Fail func(op string) error
 }
@@ -43,8 +45,11 @@ func (f *Fake) Delete(r Route) error {
 	return nil
 }
 
-// Lookup is the decision by the table alone.
+// Lookup is the decision by the host's own addresses and the table.
 func (f *Fake) Lookup(dst, _ netip.Addr, _ string) (Route, error) {
+	if slices.Contains(f.Own, dst) {
+		return Route{Dst: netip.PrefixFrom(dst, dst.BitLen()), Type: Local}, nil
+	}
 	r, ok := Match(f.Table, dst)
 	if !ok {
 		return Route{}, ErrNoRoute

@@ -225,6 +225,8 @@ func convert(r netlink.Route, names map[int]string) Route {
 		out.Type = Local
 	case unix.RTN_UNREACHABLE:
 		out.Type, out.Device = Unreachable, "" // IPv6 says "dev lo"
+	case unix.RTN_BLACKHOLE:
+		out.Type = Blackhole
 	default:
 		out.Type = Other
 	}

@@ -16,7 +16,8 @@ import (
 const (
 	Unreachable = "unreachable" // answered with ICMP
 	Local       = "local"       // the address is one of this host's own
-	Other       = "other"       // blackhole, prohibit, broadcast, ...
+	Blackhole   = "blackhole"   // silence
+	Other       = "other"       // prohibit, broadcast, multicast, ...
 )
 
 // ErrTaken says that another program has a route to exactly this destination.
