@@ -49,6 +49,7 @@ func usage(format string, args ...any) error {
 func commands() []*cobra.Command {
 	all := []*cobra.Command{
 		newTrace(),
+		newDoctor(),
 		newAgent(),
 		newCNI(),
 		newUp(),
@@ -58,6 +59,7 @@ func commands() []*cobra.Command {
 		newExec(),
 		newImage(),
 	}
+	all = append(all, newDaemons()...)
 	return append(all, newLabHidden()...)
 }
 

@@ -162,7 +162,11 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	p := x.Walk(cmd.Context(), q, declaredView(v.snapshot))
+	declared, err := declaredView(v.snapshot, f.domain)
+	if err != nil {
+		return usage("%w", err)
+	}
+	p := x.Walk(cmd.Context(), q, declared)
 	if p.Err != nil {
 		return usage("%w", p.Err)
 	}

@@ -266,3 +266,13 @@ func (w *Watcher) failed(k Kind, err error) {
 		w.Log.Warn("watch fails; keeping the last view", "kind", string(k), "err", err)
 	}
 }
+
+// Lost says for how long at least one watch has been failing, and whether one does.
+func (w *Watcher) Lost() (since time.Duration, lost bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.failing {
+		since, lost = max(since, time.Since(f.since)), true
+	}
+	return since, lost
+}

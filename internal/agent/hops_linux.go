@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/hop/announce"
+	"github.com/podway/podway/internal/hop/announce/arp"
+	"github.com/podway/podway/internal/hop/dns"
+	"github.com/podway/podway/internal/hop/podnet"
+	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/nft"
+	"github.com/podway/podway/internal/kernel/netns"
+)
+
+// Options are what the hops of a node need to know.
+type Options struct {
+	Node         string
+	NS           *netns.NS // the node's network namespace; nil = this process's
+	Domain       string    // of the cluster; "" = cluster.local
+	ClusterCIDRs []netip.Prefix
+	ServiceCIDRs []netip.Prefix
+	Podnet       podnet.Options // Node and ServiceCIDRs are filled in
+	DNSListen    []netip.AddrPort
+	ResolvConf   string // names outside the cluster are asked of its servers; "" = /etc/resolv.conf
+	Metrics      prometheus.Registerer
+	Log          *slog.Logger
+}
+
+// makers make each hop of a node, in the order in which a request meets them.
+var makers = []struct {
+	name string
+	make func(Options) (hop.Hop, error)
+}{
+	{"dns", makeDNS},
+	{"announce", makeAnnounce},
+	{"proxy", makeProxy},
+	{"podnet", makePodnet},
+}
+
+func makeDNS(o Options) (hop.Hop, error) {
+	opt := dns.Options{Node: o.Node, Domain: o.Domain, Listen: o.DNSListen, ResolvConf: o.ResolvConf,
+		CIDRs: slices.Concat(o.ServiceCIDRs, o.ClusterCIDRs), Metrics: o.Metrics}
+	if o.NS != nil {
+		opt.In = o.NS.Do
+	}
+	return dns.New(opt)
+}
+
+func makeAnnounce(o Options) (hop.Hop, error) {
+	r := arp.New(arp.Options{NS: o.NS, Log: o.Log})
+	return announce.New(announce.Options{Node: o.Node, Announcers: []announce.Announcer{r}}), nil
+}
+
+func makeProxy(o Options) (hop.Hop, error) {
+	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), ServiceCIDRs: o.ServiceCIDRs}
+	if o.Metrics != nil {
+		opt.Metrics = proxy.NewMetrics(o.Metrics)
+	}
+	return proxy.New(opt), nil
+}
+
+func makePodnet(o Options) (hop.Hop, error) {
+	opt := o.Podnet
+	opt.Node, opt.ServiceCIDRs = o.Node, o.ServiceCIDRs
+	return podnet.NewIn(o.NS, opt)
+}
+
+// HopNames are the names of all hops of a node in request order.
+func HopNames() (out []string) {
+	for _, m := range makers {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// Hops makes the named hops, in request order. An unknown name is an error.
+func Hops(names []string, o Options) ([]hop.Hop, error) {
+	for _, n := range names {
+		if !slices.Contains(HopNames(), n) {
+			return nil, fmt.Errorf("agent: no hop %q; there are %s", n, strings.Join(HopNames(), ", "))
+		}
+	}
+	var out []hop.Hop
+	var errs []error
+	for _, m := range makers {
+		if !slices.Contains(names, m.name) {
+			continue
+		}
+		h, err := m.make(o)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("agent: make hop %s: %w", m.name, err))
+			continue
+		}
+		out = append(out, h)
+	}
+	return out, errors.Join(errs...)
+}

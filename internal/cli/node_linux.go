@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/podway/podway/internal/agent"
+	"github.com/podway/podway/internal/cluster"
+	"github.com/podway/podway/internal/hop/podnet"
+	"github.com/podway/podway/internal/observe"
+	"github.com/podway/podway/internal/trace/ask"
+)
+
+// nodeFlags are those of `podway node`.
+type nodeFlags struct {
+	daemon
+	node, hops, dnsListen, resolvConf, overlay, socket string
+	initOnly                                           bool
+	cniBin, cniConf                                    string
+}
+
+func newNode() *cobra.Command {
+	var n nodeFlags
+	c := &cobra.Command{
+		Use:   "node",
+		Short: "Run the node agent: pod network, service proxy, DNS, address announcement",
+		Long: `Runs the hops of one node. It watches the cluster and keeps the node's live state as the cluster says; each hop is on
+its own switch (--hops). When it ends, all that it programmed stays. It needs CAP_NET_ADMIN and CAP_NET_RAW.`,
+		Example: `  podway node                                  # in the DaemonSet podway-node
+  podway node --kubeconfig k.yaml --node-name node-1 --hops proxy`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return n.run(cmd) },
+	}
+	n.flags(c, ":10256")
+	hostname, _ := os.Hostname()
+	f := c.Flags()
+	f.StringVar(&n.node, "node-name", env("NODE_NAME", hostname), "this node's name in the cluster ($NODE_NAME)")
+	f.StringVar(&n.hops, "hops", env("PODWAY_HOPS", "podnet,proxy,dns,announce"), "hops to serve, comma-separated ($PODWAY_HOPS)")
+	f.StringVar(&n.dnsListen, "dns-listen", defaultDNSListen(), "where DNS listens, comma-separated ADDRESS:PORT")
+	f.StringVar(&n.resolvConf, "resolv-conf", "/etc/resolv.conf", "its name servers are asked for names outside the cluster")
+	f.StringVar(&n.overlay, "overlay", env("PODWAY_OVERLAY", "auto"), "VXLAN between nodes: auto (only across networks), always, never ($PODWAY_OVERLAY)")
+	f.StringVar(&n.socket, "socket", ask.SocketPath, "where `podway trace` asks this agent; empty = nowhere")
+	f.StringVar(&n.cniBin, "cni-bin-dir", "/opt/cni/bin", "where the CNI plugin goes")
+	f.StringVar(&n.cniConf, "cni-conf-dir", "/etc/cni/net.d", "where the CNI configuration goes")
+	f.BoolVar(&n.initOnly, "init-only", false, "write kernel settings and the CNI plugin, which needs a privileged container, and end")
+	return c
+}
+
+func defaultDNSListen() string {
+	if ip := os.Getenv("HOST_IP"); ip != "" {
+		return net.JoinHostPort(ip, "10053")
+	}
+	return ":10053"
+}
+
+func (n *nodeFlags) run(cmd *cobra.Command) error {
+	log, err := n.logger(cmd)
+	if err != nil {
+		return err
+	}
+	if n.initOnly {
+		return podnet.AllowForwarding()
+	}
+	metrics := observe.NewRegistry()
+	opt, err := n.options(log, metrics)
+	if err != nil {
+		return err
+	}
+	names := words(n.hops)
+	hops, err := agent.Hops(names, opt)
+	if err != nil {
+		return err
+	}
+	clients, err := n.clients()
+	if err != nil {
+		return err
+	}
+	watcher := &cluster.Watcher{Clients: clients, Log: log, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices, cluster.Nodes}}
+	a := &agent.Agent{Source: watcher, Hops: hops, Node: n.node, Log: log, Metrics: metrics}
+	log.Info("node agent starts", "node", n.node, "hops", names, "version", version)
+	g, ctx := errgroup.WithContext(cmd.Context())
+	g.Go(func() error { return a.Run(ctx) })
+	if slices.Contains(names, "podnet") {
+		g.Go(func() error { return n.keepInstalled(ctx, log, opt.Podnet) })
+	}
+	n.serve(ctx, g, serving{agent: a, watcher: watcher, hops: hops, node: n.node, socket: n.socket, metrics: metrics, log: log})
+	return finished(ctx, g.Wait())
+}
+
+func (n *nodeFlags) options(log *slog.Logger, metrics prometheus.Registerer) (o agent.Options, err error) {
+	o = agent.Options{Node: n.node, Domain: n.domain, ResolvConf: n.resolvConf, Metrics: metrics, Log: log,
+		Podnet: podnet.Options{Node: n.node, Overlay: podnet.Overlay(n.overlay)}}
+	switch o.Podnet.Overlay {
+	case podnet.OverlayAuto, podnet.OverlayAlways, podnet.OverlayNever:
+	default:
+		return o, usage("--overlay %q: want auto, always or never", n.overlay)
+	}
+	if o.ClusterCIDRs, err = prefixes("cluster-cidrs", n.clusterCIDRs); err != nil {
+		return o, err
+	}
+	if o.ServiceCIDRs, err = prefixes("service-cidrs", n.serviceCIDRs); err != nil {
+		return o, err
+	}
+	o.DNSListen, err = listens("dns-listen", n.dnsListen)
+	return o, err
+}
+
+const (
+	installFast = 50 * time.Millisecond // until the node is ready for Pods
+	installSlow = 10 * time.Second      // afterwards: somebody may delete the files
+)
+
+// keepInstalled keeps the CNI plugin and its configuration in place; the configuration comes once podnet has applied.
+func (n *nodeFlags) keepInstalled(ctx context.Context, log *slog.Logger, o podnet.Options) error {
+	wait, said := installFast, ""
+	for {
+		done, findings, err := podnet.Install(o, n.cniBin, n.cniConf, "/proc/self/exe")
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			log.Error("install the CNI plugin; will retry", "hop", "podnet", "err", err)
+		}
+		if done && wait == installFast {
+			wait = installSlow
+			log.Info("the node is ready for Pods", "hop", "podnet", "conf", n.cniConf)
+			for _, f := range findings {
+				log.Warn("finding", "code", string(f.Code), "object", f.Object, "cause", f.Cause, "fix", f.Fix)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}

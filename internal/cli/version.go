@@ -1,0 +1,4 @@
+package cli
+
+// version is set by the build (-ldflags -X).
+var version = "dev"
