@@ -20,14 +20,18 @@ func Decide(s *model.Snapshot, node string) *Plan {
 type Planner struct {
 	plan   *Plan
 	raw    map[model.Name]*Service // as decided, before other Services' claims were looked at
-	claims map[frontendKey][]claim
+	claims map[frontendKey]claims
+	room   []candidate // reused
 }
 
 // frontendKey is an address, port and protocol that only one Service can have.
 type frontendKey struct {
-	addr  netip.AddrPort
-	proto flow.Proto
+	addr  netip.Addr
+	port  uint16
+	proto byte
 }
+
+func keyOf(a netip.AddrPort, p flow.Proto) frontendKey { return frontendKey{a.Addr(), a.Port(), p[0]} }
 
 // claim is a Service's wish for a frontend; the least wins.
 type claim struct {
@@ -35,13 +39,23 @@ type claim struct {
 	name model.Name
 }
 
+// claims are who wants a frontend: the one that has it, and, rarely, others in order.
+type claims struct {
+	claim
+	rivals []claim
+}
+
+func (c claims) all() []claim { return append([]claim{c.claim}, c.rivals...) }
+
+func claimsOf(cs []claim) claims { return claims{cs[0], cs[1:]} }
+
 func (c claim) compare(o claim) int {
 	return cmp.Or(cmp.Compare(c.kind, o.kind), c.name.Compare(o.name))
 }
 
 // NewPlanner returns a planner for a node that has seen nothing yet.
 func NewPlanner(node string) *Planner {
-	return &Planner{plan: &Plan{Node: Node{Name: node}}, raw: map[model.Name]*Service{}, claims: map[frontendKey][]claim{}}
+	return &Planner{plan: &Plan{Node: Node{Name: node}}, raw: map[model.Name]*Service{}, claims: map[frontendKey]claims{}}
 }
 
 // Update brings the plan up to the snapshot and returns it, with the number of Services that were decided anew. c may
@@ -54,15 +68,19 @@ func (p *Planner) Update(s *model.Snapshot, c model.Change) (*Plan, int) {
 	if c.All || moved {
 		names = p.allNames(s)
 	}
-	again := map[model.Name]bool{} // whose claims or rivals' claims changed
+	again := make(map[model.Name]bool, len(names)) // whose claims or rivals' claims changed
 	decided := 0
 	for _, n := range names {
 		if p.decide(s, n, &next.Node, moved, again) {
 			decided++
 		}
 	}
-	for n := range again {
-		next.Services = p.settle(next.Services, n)
+	if next.Services.Len() == 0 {
+		next.Services = p.settleAll()
+	} else {
+		for n := range again {
+			next.Services = p.settle(next.Services, n)
+		}
 	}
 	p.plan = next
 	return next, decided
@@ -96,39 +114,66 @@ func (p *Planner) decide(s *model.Snapshot, n model.Name, node *Node, moved bool
 		delete(p.raw, n)
 	}
 	if svc != nil {
-		now := decideService(svc, b, node)
+		now := p.service(svc, b, node)
 		p.raw[n] = now
 		p.claim(now, again)
 	}
 	return true
 }
 
+// service plans one Service, without regard to what other Services claim.
+func (p *Planner) service(svc *model.Service, b *model.Backends, n *Node) *Service {
+	out := &Service{Name: svc.Name, svc: svc, backends: b, Ports: make([]*Port, 0, len(svc.ClusterIPs)*len(svc.Ports))}
+	for _, vip := range svc.ClusterIPs {
+		for i := range svc.Ports {
+			sp := &svc.Ports[i]
+			port := &Port{
+				Service: svc.Name, Name: sp.Name, Proto: protoOf(sp.Protocol), ClusterIP: netip.AddrPortFrom(vip, sp.Port),
+				InternalLocal: svc.InternalPolicyLocal, Affinity: svc.AffinityTimeout,
+				External: frontends(svc, sp, vip.Is4(), n),
+			}
+			port.ExternalLocal = svc.ExternalPolicyLocal && len(port.External) > 0
+			p.room = candidates(p.room[:0], b, sp, vip.Is4(), n)
+			port.choose(p.room, n)
+			out.Ports = append(out.Ports, port)
+		}
+	}
+	return out
+}
+
 func (p *Planner) claim(s *Service, again map[model.Name]bool) {
 	s.each(func(k frontendKey, kind FrontendKind) {
 		c := claim{kind, s.Name}
-		cs := p.claims[k]
+		have, taken := p.claims[k]
+		if !taken {
+			p.claims[k] = claims{claim: c}
+			return
+		}
+		cs := have.all()
 		if i, ok := slices.BinarySearchFunc(cs, c, claim.compare); !ok {
 			cs = slices.Insert(cs, i, c)
 		}
-		p.claims[k] = cs
-		if len(cs) > 1 {
-			for _, rival := range cs {
-				again[rival.name] = true
-			}
+		p.claims[k] = claimsOf(cs)
+		for _, rival := range cs {
+			again[rival.name] = true
 		}
 	})
 }
 
 func (p *Planner) withdraw(s *Service, again map[model.Name]bool) {
 	s.each(func(k frontendKey, kind FrontendKind) {
-		cs := slices.DeleteFunc(p.claims[k], func(c claim) bool { return c == claim{kind, s.Name} })
+		have, ok := p.claims[k]
+		if !ok {
+			return
+		}
+		cs := slices.DeleteFunc(have.all(), func(c claim) bool { return c == claim{kind, s.Name} })
 		for _, rival := range cs {
 			again[rival.name] = true
 		}
 		if len(cs) == 0 {
 			delete(p.claims, k)
 		} else {
-			p.claims[k] = cs
+			p.claims[k] = claimsOf(cs)
 		}
 	})
 }
@@ -136,11 +181,20 @@ func (p *Planner) withdraw(s *Service, again map[model.Name]bool) {
 // each calls f for every frontend of the Service, ClusterIPs included.
 func (s *Service) each(f func(frontendKey, FrontendKind)) {
 	for _, port := range s.Ports {
-		f(frontendKey{port.ClusterIP, port.Proto}, ClusterIP)
+		f(keyOf(port.ClusterIP, port.Proto), ClusterIP)
 		for i := range port.External {
-			f(frontendKey{port.External[i].Addr, port.Proto}, port.External[i].Kind)
+			f(keyOf(port.External[i].Addr, port.Proto), port.External[i].Kind)
 		}
 	}
+}
+
+// settleAll makes the plan of all Services at once.
+func (p *Planner) settleAll() model.Map[model.Name, *Service] {
+	all := make(map[model.Name]*Service, len(p.raw))
+	for n, raw := range p.raw {
+		all[n] = p.resolve(raw)
+	}
+	return model.MapOf(all)
 }
 
 // settle puts a Service into the plan without the frontends that others have first. An unchanged one keeps its pointer.
@@ -164,7 +218,7 @@ func (s *Service) same(o *Service) bool {
 // resolve returns the Service without what it lost; the same pointer when it lost nothing.
 func (p *Planner) resolve(raw *Service) *Service {
 	lost := false
-	raw.each(func(k frontendKey, kind FrontendKind) { lost = lost || p.claims[k][0] != claim{kind, raw.Name} })
+	raw.each(func(k frontendKey, kind FrontendKind) { lost = lost || p.claims[k].claim != claim{kind, raw.Name} })
 	if !lost {
 		return raw
 	}
@@ -189,5 +243,5 @@ func (p *Planner) resolve(raw *Service) *Service {
 }
 
 func (p *Planner) owner(a netip.AddrPort, proto flow.Proto) claim {
-	return p.claims[frontendKey{a, proto}][0]
+	return p.claims[keyOf(a, proto)].claim
 }

@@ -39,11 +39,12 @@ func (c *candidate) better(o *candidate) bool {
 
 // candidates are the endpoints of a Service port in one family, ordered by address: a slice's port belongs to the Service
 // port of the same name and protocol, and a slice without a port number offers nothing.
-func candidates(b *model.Backends, sp *model.ServicePort, is4 bool, n *Node) []candidate {
+// They are appended to room.
+func candidates(room []candidate, b *model.Backends, sp *model.ServicePort, is4 bool, n *Node) []candidate {
 	if b == nil {
 		return nil
 	}
-	var out []candidate
+	out := room
 	for _, slice := range b.Slices {
 		if slice.AddressType != family(is4) {
 			continue
@@ -76,7 +77,10 @@ func candidateOf(e *model.Endpoint, port uint16, n *Node) candidate {
 
 // dedupe orders by address and port and keeps the best of each.
 func dedupe(cs []candidate) []candidate {
-	slices.SortStableFunc(cs, func(a, b candidate) int { return a.addr.Compare(b.addr) })
+	byAddr := func(a, b candidate) int { return a.addr.Compare(b.addr) }
+	if !slices.IsSortedFunc(cs, byAddr) {
+		slices.SortStableFunc(cs, byAddr)
+	}
 	out := cs[:0]
 	for _, c := range cs {
 		if n := len(out); n > 0 && out[n-1].addr == c.addr {
@@ -94,11 +98,7 @@ func dedupe(cs []candidate) []candidate {
 // Local each on its own (KEP-1669).
 func (p *Port) choose(cs []candidate, n *Node) {
 	for i := range cs {
-		c := &cs[i]
-		p.Any = p.Any || c.ready || c.draining()
-		if c.serving {
-			p.Serving = append(p.Serving, c.addr)
-		}
+		p.Any = p.Any || cs[i].ready || cs[i].draining()
 	}
 	if usesCluster(p.InternalLocal, len(p.External)) {
 		p.Cluster = pick(cs, near(cs, n))
@@ -106,9 +106,7 @@ func (p *Port) choose(cs []candidate, n *Node) {
 	if p.InternalLocal || p.ExternalLocal {
 		p.Local = pick(cs, func(c *candidate) bool { return c.local })
 	}
-	if slices.Equal(p.Serving, p.Cluster) {
-		p.Serving = p.Cluster // the common case: one list instead of two
-	}
+	p.Serving = serving(cs, p.Cluster)
 	for i := range cs {
 		c := &cs[i]
 		if (c.local || !c.placed) && (contains(p.Cluster, c.addr) || contains(p.Local, c.addr)) {
@@ -118,22 +116,48 @@ func (p *Port) choose(cs []candidate, n *Node) {
 	p.Hairpin = slices.Compact(p.Hairpin)
 }
 
-// pick returns the ready endpoints that in allows; without any, the draining ones that may stand in.
-func pick(cs []candidate, in filter) []netip.AddrPort {
-	var ready, draining []netip.AddrPort
+// serving returns the endpoints that serve. Mostly they are those of another list, which is then shared.
+func serving(cs []candidate, other []netip.AddrPort) []netip.AddrPort {
+	n, same := 0, true
 	for i := range cs {
-		c := &cs[i]
-		switch {
-		case c.ready && in(c):
-			ready = append(ready, c.addr)
-		case c.draining() && in(c):
-			draining = append(draining, c.addr)
+		if cs[i].serving {
+			same = same && n < len(other) && other[n] == cs[i].addr
+			n++
 		}
 	}
-	if len(ready) > 0 {
-		return ready
+	if same && n == len(other) {
+		return other
 	}
-	return draining
+	out := make([]netip.AddrPort, 0, n)
+	for i := range cs {
+		if cs[i].serving {
+			out = append(out, cs[i].addr)
+		}
+	}
+	return out
+}
+
+// pick returns the ready endpoints that in allows; without any, the draining ones that may stand in.
+func pick(cs []candidate, in filter) []netip.AddrPort {
+	ready, draining := 0, 0
+	for i := range cs {
+		switch c := &cs[i]; {
+		case c.ready && in(c):
+			ready++
+		case c.draining() && in(c):
+			draining++
+		}
+	}
+	if ready+draining == 0 {
+		return nil
+	}
+	out := make([]netip.AddrPort, 0, max(ready, draining))
+	for i := range cs {
+		if c := &cs[i]; (c.ready || ready == 0 && c.draining()) && in(c) {
+			out = append(out, c.addr)
+		}
+	}
+	return out
 }
 
 func contains(sorted []netip.AddrPort, a netip.AddrPort) bool {

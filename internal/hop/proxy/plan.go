@@ -154,31 +154,6 @@ func (n *Node) Has(a netip.Addr) bool {
 // (service.kubernetes.io/service-proxy-name).
 func proxied(svc *model.Service) bool { return svc.HasClusterIP() && svc.ProxyName == "" }
 
-// decideService plans one Service, without regard to what other Services claim.
-func decideService(svc *model.Service, b *model.Backends, n *Node) *Service {
-	out := &Service{Name: svc.Name, svc: svc, backends: b}
-	if svc == nil || !proxied(svc) {
-		return out
-	}
-	for _, vip := range svc.ClusterIPs {
-		for i := range svc.Ports {
-			out.Ports = append(out.Ports, decidePort(svc, &svc.Ports[i], vip, b, n))
-		}
-	}
-	return out
-}
-
-func decidePort(svc *model.Service, sp *model.ServicePort, vip netip.Addr, b *model.Backends, n *Node) *Port {
-	p := &Port{
-		Service: svc.Name, Name: sp.Name, Proto: protoOf(sp.Protocol), ClusterIP: netip.AddrPortFrom(vip, sp.Port),
-		InternalLocal: svc.InternalPolicyLocal, Affinity: svc.AffinityTimeout,
-		External: frontends(svc, sp, vip.Is4(), n),
-	}
-	p.ExternalLocal = svc.ExternalPolicyLocal && len(p.External) > 0
-	p.choose(candidates(b, sp, vip.Is4(), n), n)
-	return p
-}
-
 func protoOf(p model.Protocol) flow.Proto {
 	switch p {
 	case model.UDP:

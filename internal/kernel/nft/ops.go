@@ -124,7 +124,8 @@ func (d *differ) elements(h, w *Set) {
 	if w.Dynamic {
 		return
 	}
-	var del, changed, add []Elem
+	var del, changed []Elem
+	add := make([]Elem, 0, max(0, len(w.Elems)-len(h.Elems)))
 	for k, v := range h.Elems {
 		switch now, ok := w.Elems[k]; {
 		case !ok:
@@ -151,7 +152,9 @@ func (d *differ) elems(ops []Op, k OpKind, s *Set, es []Elem) []Op {
 	if len(es) == 0 {
 		return ops
 	}
-	slices.SortFunc(es, func(a, b Elem) int { return strings.Compare(a.Key, b.Key) })
+	if len(es) <= 1000 { // for people who read a batch; the kernel does not care
+		slices.SortFunc(es, func(a, b Elem) int { return strings.Compare(a.Key, b.Key) })
+	}
 	op := d.op(k)
 	op.Set, op.Elems = s, es
 	return append(ops, op)

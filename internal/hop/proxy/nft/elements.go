@@ -2,6 +2,7 @@ package nft
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/podway/podway/internal/flow"
 	knft "github.com/podway/podway/internal/kernel/nft"
@@ -18,12 +19,15 @@ type elements struct {
 	hairpin map[netip.Addr]int
 	ports   int
 
-	buf knft.Key
+	buf       knft.Key
+	block     strings.Builder
+	blockSize int
 }
 
 func newElements(f knft.Family, services int) *elements {
 	e := &elements{is4: f == knft.IPv4, sets: map[string]map[string]string{}, classes: map[class]int{}, hairpin: map[netip.Addr]int{}}
 	if services > 100 {
+		e.blockSize = 1 << 16
 		e.sets[endpoints] = make(map[string]string, services*4)
 	}
 	return e
@@ -47,7 +51,21 @@ func (e *elements) put(set string, key, value knft.Key) {
 		m = map[string]string{}
 		e.sets[set] = m
 	}
-	m[string(key)] = string(value)
+	both := e.text(key, value)
+	m[both[:len(key)]] = both[len(key):]
+}
+
+// text copies bytes into a string. Strings are cut from blocks, because a full render has hundreds of thousands.
+func (e *elements) text(key, value knft.Key) string {
+	n := len(key) + len(value)
+	if e.block.Cap()-e.block.Len() < n {
+		e.block = strings.Builder{}
+		e.block.Grow(max(e.blockSize, n))
+	}
+	at := e.block.Len()
+	e.block.Write(key)
+	e.block.Write(value)
+	return e.block.String()[at:]
 }
 
 // key begins a key in the shared buffer: it is copied when it is put.
