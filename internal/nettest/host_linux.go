@@ -187,3 +187,22 @@ func everything(family netip.Addr) netip.Prefix {
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
+
+// Addresses lists the addresses of a device, link-local ones included.
+func (h *Host) Addresses(dev string) ([]netip.Addr, error) {
+	l, err := h.nl.LinkByName(dev)
+	if err != nil {
+		return nil, fmt.Errorf("nettest: host %s: find %s: %w", h.Name, dev, err)
+	}
+	list, err := h.nl.AddrList(l, unix.AF_UNSPEC)
+	if err != nil {
+		return nil, fmt.Errorf("nettest: host %s: addresses of %s: %w", h.Name, dev, err)
+	}
+	var out []netip.Addr
+	for _, a := range list {
+		if x, ok := netip.AddrFromSlice(a.IP); ok {
+			out = append(out, x.Unmap())
+		}
+	}
+	return out, nil
+}

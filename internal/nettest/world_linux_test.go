@@ -188,3 +188,19 @@ func BenchmarkWorldOfTwoNodesAndFivePods(b *testing.B) {
 		}
 	}
 }
+
+func TestWhoHasFindsEveryoneThatAnswers(t *testing.T) {
+	Need(t)
+	w, nodes, _ := twoNodes(t)
+	mac, err := nodes[1].MAC()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.Outside().WhoHas(context.Background(), nodes[1].Addrs[0], 100*time.Millisecond)
+	if err != nil || len(got) != 1 || got[0] != mac {
+		t.Errorf("node-b: %v, %v, want %s", got, err, mac)
+	}
+	if got, err := w.Outside().WhoHas(context.Background(), netip.MustParseAddr("10.90.0.200"), 100*time.Millisecond); err != nil || len(got) != 0 {
+		t.Errorf("an address nobody has: %v, %v", got, err)
+	}
+}

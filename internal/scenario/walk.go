@@ -49,7 +49,7 @@ func (w *walkWorld) Ask(ctx context.Context, st *State, a Ask, _ Outcome) Outcom
 	case Dig:
 		return digged(p)
 	case Trace:
-		return broken(p)
+		return broken(w.index, &p)
 	}
 	return st.walked(p, a.Kind == Get)
 }
@@ -131,8 +131,8 @@ func unknown(st trace.Step) Outcome {
 	return Outcome{Result: "unknown", Detail: fmt.Sprintf("hop %s on node %s: %v", st.Hop, st.Node, st.Err)}
 }
 
-// broken is the first broken step with its most likely code.
-func broken(p trace.Path) Outcome {
+// broken is the first broken step with the code of its cause.
+func broken(x *trace.Index, p *trace.Path) Outcome {
 	st := p.BrokenStep()
 	if st == nil {
 		for _, s := range p.Steps {
@@ -143,10 +143,8 @@ func broken(p trace.Path) Outcome {
 		return Outcome{Result: "ok"}
 	}
 	o := Outcome{Result: "broken", Hop: st.Hop, Detail: st.Verdict.Why}
-	for _, f := range slices.Concat(st.Findings, st.Verdict.Findings) {
-		if o.Code == "" && f.Severity == flow.Error {
-			o.Code, o.Detail = f.Code, f.Cause
-		}
+	if cause, _ := x.Explain(p); cause != nil {
+		o.Code, o.Detail = cause.Code, cause.Cause
 	}
 	return o
 }

@@ -1,0 +1,212 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/podnet"
+	"github.com/podway/podway/internal/model"
+	"github.com/podway/podway/internal/nettest"
+	"github.com/podway/podway/internal/trace"
+)
+
+// KernelOptions are what level kernel needs beside the scenario.
+type KernelOptions struct {
+	Program  string   // the executable; started as podnet.PluginName it must be the CNI plugin
+	NodeArgs []string // arguments with which Program calls NodeMain
+	Env      []string // for both, beside the caller's
+	Declared Views    // where a client outside enters, and which names are the ingress's
+}
+
+// KernelWorld returns a Maker of worlds with real packets. Nothing is made in the caller's own network namespace, and all of it
+// goes with the process.
+func KernelWorld(o KernelOptions) Maker {
+	return func(ctx context.Context) (World, error) {
+		if err := nettest.Missing(); err != nil {
+			return nil, err
+		}
+		return newKernelWorld(o)
+	}
+}
+
+type kernelWorld struct {
+	o     KernelOptions
+	dir   string
+	net   *nettest.World
+	nodes programmed
+	pods  map[model.Name]*kernelPod
+	index *trace.Index
+	decl  trace.View
+
+	snapshot  *model.Snapshot
+	firstNode string
+}
+
+// kernelPod is a Pod with its own namespace, or one that lives in its node's.
+type kernelPod struct {
+	uid    string
+	host   *nettest.Host
+	node   *kernelNode
+	server *nettest.Server
+	ports  map[nettest.Port]bool
+}
+
+func newKernelWorld(o KernelOptions) (*kernelWorld, error) {
+	w := &kernelWorld{o: o, nodes: programmed{}, pods: map[model.Name]*kernelPod{}}
+	var err error
+	if w.dir, err = os.MkdirTemp("", "podway-scenario-"); err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(o.Program, filepath.Join(w.dir, podnet.PluginName)); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	if w.net, err = nettest.New(); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	_, err = w.net.Outside().Serve("outside", nettest.Port{Proto: "tcp", Number: 80}, nettest.Port{Proto: "udp", Number: 53})
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// Close implements World.
+func (w *kernelWorld) Close() error {
+	var all sync.WaitGroup
+	for _, n := range w.nodes {
+		all.Go(n.stop)
+	}
+	all.Wait()
+	var err error
+	if w.net != nil {
+		err = w.net.Close()
+	}
+	return errors.Join(err, os.RemoveAll(w.dir))
+}
+
+// Step implements World: nodes, then what the hops program, then Pods, as a cluster starts.
+func (w *kernelWorld) Step(ctx context.Context, f *File, i int) error {
+	st := f.Steps[i].State
+	w.snapshot, w.firstNode = st.Snapshot, st.entry()
+	w.index, w.decl = trace.NewIndex(st.Snapshot), w.o.Declared(st.Snapshot)
+	if err := w.bringNodes(ctx, f, st); err != nil {
+		return err
+	}
+	if err := w.removePods(ctx, st); err != nil {
+		return err
+	}
+	err := w.onEachNode(func(n *kernelNode) error {
+		_, err := n.call(request{Op: "apply", Step: i})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.addPods(ctx, st); err != nil {
+		return err
+	}
+	if err := w.listen(st); err != nil {
+		return err
+	}
+	return w.net.Settle(ctx)
+}
+
+// bringNodes makes the nodes that are new and ends those that are gone.
+func (w *kernelWorld) bringNodes(ctx context.Context, f *File, st *State) error {
+	for name, n := range w.nodes {
+		if !slices.Contains(st.Nodes, name) {
+			n.stop()
+			delete(w.nodes, name)
+		}
+	}
+	var fresh []*kernelNode
+	for _, name := range st.Nodes {
+		if w.nodes[name] != nil {
+			continue
+		}
+		n, err := w.addNode(ctx, st, name)
+		if err != nil {
+			return err
+		}
+		w.nodes[name] = n
+		fresh = append(fresh, n)
+	}
+	return each(fresh, func(n *kernelNode) error {
+		_, err := n.call(request{Op: "open", Scenario: f.data, Options: NodeOptions{Node: n.name, Dir: n.dir}})
+		return err
+	})
+}
+
+func (w *kernelWorld) addNode(ctx context.Context, st *State, name string) (*kernelNode, error) {
+	var addrs []netip.Prefix
+	for _, a := range st.Snapshot.Nodes.At(name).Addrs {
+		p, err := onSegment(a)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
+		}
+		addrs = append(addrs, p)
+	}
+	h, err := w.net.AddNode(name, 0, addrs...)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(w.dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if _, err := h.Serve("node:"+name, nettest.Port{Proto: "tcp", Number: 22}); err != nil {
+		return nil, err
+	}
+	return newKernelNode(ctx, h, append([]string{w.o.Program}, w.o.NodeArgs...), w.o.Env, dir)
+}
+
+// onSegment is a node's address with the length of the segment's prefix.
+func onSegment(a netip.Addr) (netip.Prefix, error) {
+	for _, p := range nettest.NodeAddrs(0, 0) {
+		if p.Contains(a) {
+			return netip.PrefixFrom(a, p.Bits()), nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("at level kernel node addresses must be in 10.90.0.0/24 or fd00:90::/64, not %s", a)
+}
+
+func (w *kernelWorld) onEachNode(f func(*kernelNode) error) error {
+	var all []*kernelNode
+	for _, n := range w.nodes {
+		all = append(all, n)
+	}
+	return each(all, f)
+}
+
+// each runs f for all items at the same time and joins the errors.
+func each[T any](items []T, f func(T) error) error {
+	errs := make([]error, len(items))
+	var all sync.WaitGroup
+	for i, it := range items {
+		all.Go(func() { errs[i] = f(it) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// senderHost is where a question's packets start, and the address they start from when it matters.
+func (w *kernelWorld) senderHost(q trace.Question) (*nettest.Host, netip.Addr, error) {
+	switch q.From {
+	case flow.FromPod:
+		name := nameOf(q.Sender)
+		if p := w.pods[name]; p != nil && p.host != nil {
+			return p.host, netip.Addr{}, nil
+		}
+		return nil, netip.Addr{}, fmt.Errorf("pod %s has no network at this level: it has no address", name)
+	case flow.FromNode:
+		return w.nodes[q.Sender].host, netip.Addr{}, nil
+	}
+	return w.net.Outside(), q.Addr, nil
+}

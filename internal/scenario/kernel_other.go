@@ -1,0 +1,24 @@
+//go:build !linux
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// KernelOptions are what level kernel needs beside the scenario.
+type KernelOptions struct {
+	Program  string
+	NodeArgs []string
+	Env      []string
+	Declared Views
+}
+
+// KernelWorld says that network namespaces are Linux's.
+func KernelWorld(KernelOptions) Maker {
+	return func(context.Context) (World, error) {
+		return nil, fmt.Errorf("scenario: level kernel needs Linux: %w", errors.ErrUnsupported)
+	}
+}
