@@ -36,7 +36,7 @@ func need(t *testing.T) (bin string) {
 	var missing []string
 	for _, p := range []string{"podway-lab", "pause"} {
 		if _, err := os.Stat(filepath.Join(bin, p)); err != nil {
-			missing = append(missing, filepath.Join(bin, p)+" (build it with `make lab`)")
+			missing = append(missing, filepath.Join(bin, p)+" (build it with `make build`)")
 		}
 	}
 	for _, p := range []string{"containerd", "runc", "ctr"} {
@@ -49,7 +49,7 @@ func need(t *testing.T) (bin string) {
 	}
 	switch {
 	case len(missing) == 0:
-	case os.Getenv("CI") == "true" || os.Getenv("PODWAY_LAB_E2E") == "1":
+	case os.Getenv("CI") == "true" || os.Getenv("PODWAY_E2E") == "1":
 		t.Fatalf("a cluster on this machine needs: %s", strings.Join(missing, ", "))
 	default:
 		t.Skipf("a cluster on this machine needs: %s", strings.Join(missing, ", "))

@@ -31,10 +31,10 @@ func preflight(ctx context.Context, c *spec.Cluster) error {
 		missing = append(missing, err)
 	}
 	if err := executable(c.Kubernetes); err != nil {
-		miss("the program of the cluster's components: %w; build it with `make lab` and keep it beside podway, or name it with --kubernetes-binary", err)
+		miss("the program of the cluster's components: %w; build it with `make build` and keep it beside podway, or name it with --kubernetes-binary", err)
 	}
 	if _, err := os.Stat(beside(c.Podway, "pause")); err != nil {
-		miss("the program that holds a pod's namespaces: %w; build it with `make lab` and keep it beside podway", err)
+		miss("the program that holds a pod's namespaces: %w; build it with `make build` and keep it beside podway", err)
 	}
 	if c.Networking == spec.NetworkingPodway {
 		if err := image.CheckStatic(c.Podway); err != nil {
