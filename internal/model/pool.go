@@ -2,6 +2,9 @@ package model
 
 import "net/netip"
 
+// LoadBalancerClass is the spec.loadBalancerClass of Services that are podway's; those without a class are too.
+const LoadBalancerClass = "podway.io/lb"
+
 // Pool is an AddressPool (podway.io/v1alpha1): addresses that Services of type LoadBalancer may get.
 type Pool struct {
 	Name       string

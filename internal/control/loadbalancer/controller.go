@@ -140,7 +140,7 @@ func (c *Controller) replan() {
 	view := c.view()
 	plan := map[model.Name]Assignment{}
 	for _, a := range Allocate(view) {
-		if view.Pools.Len() == 0 && a.Service.LoadBalancerClass != Class {
+		if view.Pools.Len() == 0 && a.Service.LoadBalancerClass != model.LoadBalancerClass {
 			continue
 		}
 		plan[a.Service.Name] = a

@@ -22,6 +22,7 @@ import (
 
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/control/controltest"
+	"github.com/podway/podway/internal/model"
 )
 
 type lab struct {
@@ -34,7 +35,9 @@ type lab struct {
 	done   sync.WaitGroup
 }
 
-func newLab(t *testing.T, s *controltest.Server, objs ...any) *lab { return newLabWithout(t, s, "", objs...) }
+func newLab(t *testing.T, s *controltest.Server, objs ...any) *lab {
+	return newLabWithout(t, s, "", objs...)
+}
 
 // newLabWithout starts with a first view that lacks one Service.
 func newLabWithout(t *testing.T, s *controltest.Server, lacks string, objs ...any) *lab {
@@ -203,7 +206,7 @@ func TestWithoutPoolsOnlyServicesThatNamePodwayAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, controltest.New(), svcNode())
 		defer l.close()
-		class := Class
+		class := model.LoadBalancerClass
 		l.create("x")
 		l.create("y", func(s *corev1.Service) { s.Spec.LoadBalancerClass = &class })
 		time.Sleep(time.Second)

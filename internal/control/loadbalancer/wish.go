@@ -11,13 +11,12 @@ import (
 
 // What a Service may say about its address.
 const (
-	Class          = "podway.io/lb"                // spec.loadBalancerClass; Services without a class are podway's too
 	AnnotationPool = "podway.io/address-pool"      // names of pools, with commas
 	AnnotationIPs  = "podway.io/load-balancer-ips" // addresses, with commas: one of each family; stronger than spec.loadBalancerIP
 )
 
 func ours(svc *model.Service) bool {
-	return svc.LoadBalancerClass == "" || svc.LoadBalancerClass == Class
+	return svc.LoadBalancerClass == "" || svc.LoadBalancerClass == model.LoadBalancerClass
 }
 
 // wish is what a Service asks for, and what it has got.

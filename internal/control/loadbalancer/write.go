@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/model"
@@ -30,7 +31,7 @@ func (c *Controller) work(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				c.Log.Warn("load balancer status not written", "service", n.String(), "err", err)
+				c.failed(n, err)
 			}
 			c.queue.AddRateLimited(n)
 		case wait > 0:
@@ -39,6 +40,16 @@ func (c *Controller) work(ctx context.Context) {
 			c.queue.Forget(n)
 		}
 		c.queue.Done(n)
+	}
+}
+
+func (c *Controller) failed(n model.Name, err error) {
+	c.Log.Warn("load balancer status not written", "service", n.String(), "err", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if svc := c.snap.Services.At(n); svc != nil && c.Recorder != nil {
+		ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: n.Namespace, Name: n.Name, UID: types.UID(svc.UID)}
+		c.Recorder.Event(ref, corev1.EventTypeWarning, "SyncLoadBalancerFailed", err.Error())
 	}
 }
 

@@ -10,9 +10,6 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
-// Class is the loadBalancerClass of Services that are podway's; those without a class are too.
-const Class = "podway.io/lb"
-
 // Election is who announces one address, and why nobody else.
 type Election struct {
 	Addr     netip.Addr
@@ -122,7 +119,7 @@ func (e *electorate) elect(a netip.Addr) Election {
 }
 
 func ours(svc *model.Service) bool {
-	return svc.LoadBalancerClass == "" || svc.LoadBalancerClass == Class
+	return svc.LoadBalancerClass == "" || svc.LoadBalancerClass == model.LoadBalancerClass
 }
 
 // foreign says why the address is somebody else's to announce.
@@ -134,7 +131,7 @@ func (e *electorate) foreign(a netip.Addr, mine []*model.Service) string {
 		return "its Services have another loadBalancerClass"
 	}
 	for _, svc := range mine {
-		if svc.LoadBalancerClass == Class {
+		if svc.LoadBalancerClass == model.LoadBalancerClass {
 			return ""
 		}
 	}

@@ -119,9 +119,9 @@ func TestWhoMayAnnounce(t *testing.T) {
 			w.pods("b", nil, 1)
 		}, "n1"},
 		"nobody, for an address of no pool":     {func(w world) { w.service("a", "198.51.100.1") }, ""},
-		"somebody, if the class says podway":    {func(w world) { w.service("a", "198.51.100.1", class(Class)); w.node(0, notReady) }, "n1"},
+		"somebody, if the class says podway":    {func(w world) { w.service("a", "198.51.100.1", class(model.LoadBalancerClass)); w.node(0, notReady) }, "n1"},
 		"nobody, for another class":             {func(w world) { w.service("a", "203.0.113.1", class("other/lb")) }, ""},
-		"nobody, for an address of a node":      {func(w world) { w.service("a", "10.0.0.1", class(Class)) }, ""},
+		"nobody, for an address of a node":      {func(w world) { w.service("a", "10.0.0.1", class(model.LoadBalancerClass)) }, ""},
 		"nobody, for a Service of another type": {func(w world) { w.service("a", "203.0.113.1", func(s *model.Service) { s.Type = model.NodePort }) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestTheWeightsNeverChange(t *testing.T) {
 func BenchmarkElect1000AddressesOf1000Nodes(b *testing.B) {
 	w := newWorld(1000)
 	for i := range 1000 {
-		w.service(fmt.Sprint("s", i), fmt.Sprintf("203.0.%d.%d", 113+i/256, i%256), class(Class))
+		w.service(fmt.Sprint("s", i), fmt.Sprintf("203.0.%d.%d", 113+i/256, i%256), class(model.LoadBalancerClass))
 	}
 	s := w.snapshot()
 	for b.Loop() {

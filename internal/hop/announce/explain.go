@@ -33,7 +33,7 @@ func Explain(s *model.Snapshot, service model.Name) []flow.Finding {
 func foreignClass(svc *model.Service) flow.Finding {
 	f := flow.Finding{Code: flow.LBForeignClass, Severity: flow.Info, Object: "Service " + svc.Name.String(),
 		Cause: fmt.Sprintf("spec.loadBalancerClass is %q: another controller gives and announces its address", svc.LoadBalancerClass),
-		Fix:   "see that controller, or make the Service anew with class " + Class + " or none (the field cannot be changed)"}
+		Fix:   "see that controller, or make the Service anew with class " + model.LoadBalancerClass + " or none (the field cannot be changed)"}
 	if len(svc.LoadBalancerIPs) == 0 {
 		f.Severity = flow.Error
 	}
