@@ -35,7 +35,7 @@ func shareDatagrams(fd int, addr netip.Addr) error {
 // Reply turns, in place, the control messages of a datagram into those of its answer: it leaves from the address that
 // the datagram was sent to, by whatever device the routes say. It returns nil when there is no destination.
 func Reply(oob []byte) []byte {
-	for len(oob) > 0 {
+	for len(oob) >= unix.CmsgLen(0) {
 		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
 		if err != nil {
 			return nil

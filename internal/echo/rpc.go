@@ -1,0 +1,72 @@
+package echo
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/net/websocket"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// rpc calls Say.
+func rpc(ctx context.Context, c *call) error {
+	secure := c.flags.Bool("tls", false, "use TLS")
+	skip := c.flags.Bool("k", false, "do not check the server's certificate")
+	authority := c.flags.String("authority", "", "host name to ask for (:authority and SNI)")
+	timeout := c.flags.Duration("timeout", 5*time.Second, "for the call")
+	args, err := c.parse(1, 2)
+	if err != nil {
+		return err
+	}
+	creds := insecure.NewCredentials()
+	if *secure {
+		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: *skip, ServerName: *authority})
+	}
+	options := []grpc.DialOption{grpc.WithTransportCredentials(creds)}
+	if *authority != "" {
+		options = append(options, grpc.WithAuthority(*authority))
+	}
+	conn, err := grpc.NewClient("passthrough:///"+args[0], options...)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	out := &wrapperspb.StringValue{}
+	if err := conn.Invoke(ctx, sayMethod, wrapperspb.String(strings.Join(args[1:], "")), out); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.out, out.GetValue())
+	return nil
+}
+
+// ws sends one message over WebSocket.
+func ws(ctx context.Context, c *call) error {
+	skip := c.flags.Bool("k", false, "do not check the server's certificate")
+	timeout := c.flags.Duration("timeout", 5*time.Second, "for all of it")
+	args, err := c.parse(1, 2)
+	if err != nil {
+		return err
+	}
+	url := strings.Replace(args[0], "http", "ws", 1)
+	conf, err := websocket.NewConfig(url, strings.Replace(url, "ws", "http", 1))
+	if err != nil {
+		return usageError{err}
+	}
+	conf.TlsConfig = &tls.Config{InsecureSkipVerify: *skip}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	conn, err := conf.DialContext(ctx)
+	if err != nil {
+		return err
+	}
+	_ = conn.SetDeadline(time.Now().Add(*timeout))
+	return talk(conn, strings.Join(args[1:], ""), c.out)
+}
