@@ -7,15 +7,9 @@ import (
 	"slices"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/model"
 )
-
-// Connections is the connection tracking table of the host.
-type Connections interface {
-	// DeleteUDP calls stale for every tracked UDP connection, with the address that the client sent to and the one that
-	// answers, and deletes those for which it returns true. It returns how many it deleted.
-	DeleteUDP(ctx context.Context, stale func(original, answers netip.AddrPort) bool) (int, error)
-}
 
 // left is what is known of the connections of one frontend whose rules changed.
 type left struct {
@@ -42,9 +36,9 @@ func (p *Proxy) forget(ctx context.Context, was, now *Plan) (int, error) {
 	if len(stale) == 0 {
 		return 0, nil
 	}
-	n, err := p.connections.DeleteUDP(ctx, func(original, answers netip.AddrPort) bool {
-		l := stale[original]
-		return l != nil && l.stale(original, answers)
+	n, err := p.connections.Delete(ctx, conntrack.UDP, func(e conntrack.Entry) bool {
+		l := stale[e.Dst]
+		return l != nil && l.stale(e.Dst, e.AnswerSrc)
 	})
 	if err != nil {
 		return n, fmt.Errorf("forget stale connections: %w", err)

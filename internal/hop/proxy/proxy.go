@@ -9,6 +9,7 @@ import (
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -17,7 +18,7 @@ type Options struct {
 	Node    string // this node's name
 	Backend Backend
 	// Connections finds and deletes tracked connections; nil leaves stale UDP connections alone.
-	Connections Connections
+	Connections conntrack.Table
 	// ServiceCIDRs are the ranges that ClusterIPs are from; packets to unused addresses in them are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
 	Metrics      *Metrics // optional
@@ -27,7 +28,7 @@ type Options struct {
 type Proxy struct {
 	node         string
 	backend      Backend
-	connections  Connections
+	connections  conntrack.Table
 	serviceCIDRs []netip.Prefix
 	metrics      *Metrics
 
