@@ -120,6 +120,7 @@ func (h *Hop) forward(want State) ([]flow.Finding, error) {
 	var findings []flow.Finding
 	var errs []error
 	seen := map[string]bool{}
+	h.cannotForward.Store(false)
 	for _, c := range want.Config.PodCIDRs {
 		key := forwardKey(c.Addr().Is4())
 		if seen[key] {
@@ -128,6 +129,7 @@ func (h *Hop) forward(want State) ([]flow.Finding, error) {
 		seen[key] = true
 		switch err := h.doors.sysctl.Set(key, "1"); {
 		case errors.Is(err, sysctl.ErrReadOnly):
+			h.cannotForward.Store(true)
 			findings = append(findings, forwardingOff(h.opt.Node, key, err))
 		case err != nil:
 			errs = append(errs, err)

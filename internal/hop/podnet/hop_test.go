@@ -30,6 +30,17 @@ type fakeNode struct {
 	routes *route.Fake
 	rules  *nft.Fake
 	sysctl *sysctl.Fake
+	pod    route.Route // of addPod
+}
+
+// addPod makes what the plugin makes for a Pod.
+func (n *fakeNode) addPod() {
+	veth := VethName("here", "eth0")
+	r, err := n.hop.Store().Reserve(ipam.Reservation{Container: "here", IfName: "eth0", Veth: veth}, prefixes("10.244.1.0/24"), nil)
+	n.must(err)
+	n.links.Links[veth] = link.Link{Name: veth, Kind: link.KindVeth, Alias: "podway: shop/here eth0", Up: true}
+	n.pod = route.Route{Dst: single(r.Addrs[0]), Device: veth, Proto: RouteProtocol}
+	n.must(n.routes.Put(n.pod))
 }
 
 func newFakeNode(t *testing.T, o Options) *fakeNode {
@@ -109,24 +120,33 @@ func TestADriftOfAnyKindIsMended(t *testing.T) {
 			l.VXLAN = &v
 			n.links.Links[TunnelDevice] = l
 		},
-		"the MTU":           func(n *fakeNode) { l := n.links.Links[TunnelDevice]; l.MTU = 1500; n.links.Links[TunnelDevice] = l },
-		"entries gone":      func(n *fakeNode) { n.routes.Entries = nil },
-		"the table gone":    func(n *fakeNode) { n.must(n.rules.Apply(context.Background(), nft.Diff(n.rules.Tables()[0], nil))) },
-		"the file gone":     func(n *fakeNode) { n.must(os.Remove(n.hop.opt.ConfigPath)) },
-		"the file spoilt":   func(n *fakeNode) { n.must(os.WriteFile(n.hop.opt.ConfigPath, []byte("{"), 0o644)) },
-		"forwarding is off": func(n *fakeNode) { n.sysctl.Values["net/ipv4/ip_forward"] = "0" },
+		"the MTU":            func(n *fakeNode) { l := n.links.Links[TunnelDevice]; l.MTU = 1500; n.links.Links[TunnelDevice] = l },
+		"entries gone":       func(n *fakeNode) { n.routes.Entries = nil },
+		"the table gone":     func(n *fakeNode) { n.must(n.rules.Apply(context.Background(), nft.Diff(n.rules.Tables()[0], nil))) },
+		"the file gone":      func(n *fakeNode) { n.must(os.Remove(n.hop.opt.ConfigPath)) },
+		"the file spoilt":    func(n *fakeNode) { n.must(os.WriteFile(n.hop.opt.ConfigPath, []byte("{"), 0o644)) },
+		"a Pod's route gone": func(n *fakeNode) { n.must(n.routes.Delete(n.pod)) },
+		"another MTU below":  func(n *fakeNode) { l := n.links.Links["eth0"]; l.MTU -= 10; n.links.Links["eth0"] = l },
+		"forwarding is off":  func(n *fakeNode) { n.sysctl.Values["net/ipv4/ip_forward"] = "0" },
 	}
 	for name, drift := range drifts {
 		t.Run(name, func(t *testing.T) {
 			n := newFakeNode(t, Options{})
+			n.addPod()
 			for range 2 {
 				if _, err := n.apply(s, model.Everything()); err != nil {
 					t.Fatal(err)
+				}
+				if drift, err := n.hop.Check(context.Background()); err != nil || drift != "" {
+					t.Errorf("Check after Apply: %q, %v", drift, err)
 				}
 				if diff := n.matches(s); diff != "" || n.sysctl.Values["net/ipv4/ip_forward"] != "1" {
 					t.Fatalf("forwarding %s; want -, read +\n%s", n.sysctl.Values["net/ipv4/ip_forward"], diff)
 				}
 				drift(n)
+				if drift, err := n.hop.Check(context.Background()); err != nil || drift == "" {
+					t.Errorf("Check finds nothing, %v", err)
+				}
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/podnet/podnettest"
+	"github.com/podway/podway/internal/kernel/route"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/nettest"
 )
@@ -327,6 +330,50 @@ func TestProgrammedSaysWhatIsBroken(t *testing.T) {
 	want("forwarding", ask(addrsD[0]), flow.ForwardingOff)
 	n.Must(n.Links.Delete(podnet.VethName("a", "eth0")))
 	want("device", ask(addrsA[0]), flow.NoVethOfPod)
+}
+
+func TestCheckNoticesWhatSomebodyElseChanges(t *testing.T) {
+	l := newLab(t, "4", podnet.Options{})
+	l.pod("node-1", "a")
+	n := l.nodes["node-1"]
+	check := func() string {
+		t.Helper()
+		drift, err := n.hop.Check(context.Background())
+		n.Must(err)
+		return drift
+	}
+	route := func(dst string) route.Route {
+		all, err := n.Routes.Routes()
+		n.Must(err)
+		return all[slices.IndexFunc(all, func(r route.Route) bool { return r.Dst.String() == dst })]
+	}
+	entries, err := n.Routes.Neighbours(podnet.TunnelDevice)
+	n.Must(err)
+	for _, c := range []struct {
+		what string
+		do   func() error
+	}{
+		{"a route to another node", func() error { return n.Routes.Delete(route("10.244.2.0/24")) }},
+		{"a route to a Pod", func() error { return n.Routes.Delete(route("10.244.1.2/32")) }},
+		{"a forwarding entry", func() error { return n.Routes.DeleteNeighbour(entries[1]) }},
+		{"the tunnel", func() error { return n.Links.Delete(podnet.TunnelDevice) }},
+		{"the masquerading", func() error { return n.DropTable(podnet.Table) }},
+		{"the file", func() error { return os.Remove(n.runtime.ConfigPath()) }},
+		{"forwarding", func() error { return n.Sysctl.Set("net/ipv4/ip_forward", "0") }},
+	} {
+		for range 3 {
+			if drift := check(); drift != "" {
+				t.Errorf("%s: before: %s", c.what, drift)
+			}
+		}
+		n.Must(c.do())
+		for range 2 {
+			if check() == "" {
+				t.Errorf("%s: not noticed", c.what)
+			}
+		}
+		l.apply()
+	}
 }
 
 func TestRemoveLeavesNothingButThePods(t *testing.T) {

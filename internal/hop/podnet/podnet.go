@@ -71,7 +71,9 @@ type doors struct {
 	neighbours route.NeighbourDoor
 	sysctl     sysctl.Door
 	rules      nft.Kernel
-	close      func()
+	// changed says cheaply whether devices, addresses, routes or entries changed since it was asked; nil: not known.
+	changed func() (bool, error)
+	close   func()
 }
 
 // Hop is the pod network of one node.
@@ -82,6 +84,9 @@ type Hop struct {
 	rules sync.Mutex // nft.Kernel serves one caller at a time
 	// last is what the newest Apply worked on.
 	last atomic.Pointer[applied]
+	// cannotForward: forwarding is off and /proc/sys read-only, which is a finding and not drift.
+	cannotForward atomic.Bool
+	seen          seen // only Check uses it
 }
 
 // applied is what an Apply knew and wanted.

@@ -13,23 +13,37 @@ func New(o Options) (*Hop, error) { return NewIn(nil, o) }
 
 // NewIn opens the pod network of the node whose network namespace ns is; nil is this process's.
 func NewIn(ns *netns.NS, o Options) (*Hop, error) {
+	var opened []func()
+	closeAll := func() {
+		for _, c := range opened {
+			c()
+		}
+	}
 	links, err := link.Open(ns)
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, links.Close)
 	routes, err := route.Open(ns)
 	if err != nil {
-		links.Close()
+		closeAll()
 		return nil, err
 	}
+	opened = append(opened, routes.Close)
+	monitor, err := route.OpenMonitor(ns)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	opened = append(opened, monitor.Close)
 	rules, err := nft.Open(ns)
 	if err != nil {
-		links.Close()
-		routes.Close()
+		closeAll()
 		return nil, err
 	}
+	opened = append(opened, func() { rules.Close() })
 	return newHop(o, doors{
 		links: links, routes: routes, neighbours: routes, sysctl: sysctl.Open(ns), rules: rules,
-		close: func() { links.Close(); routes.Close(); rules.Close() },
+		changed: monitor.Changed, close: closeAll,
 	}), nil
 }

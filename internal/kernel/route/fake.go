@@ -103,9 +103,9 @@ func (f *Fake) fail(op string) error {
 	return f.Fail("route " + op)
 }
 
-// foreign finds a route of another protocol to the same destination.
+// foreign finds a route of another protocol in r's place.
 func foreign(table []Route, r Route) (Route, bool) {
-	i := slices.IndexFunc(table, func(o Route) bool { return o.Dst == r.Dst && o.Proto != r.Proto })
+	i := slices.IndexFunc(table, func(o Route) bool { return o.Dst == r.Dst && o.Metric == r.Metric && o.Proto != r.Proto })
 	if i < 0 {
 		return Route{}, false
 	}

@@ -64,32 +64,36 @@ func (k *Kernel) Put(r Route) error {
 	if err != nil {
 		return err
 	}
+	err = k.nl.RouteAdd(raw) // fails when there is one
+	if errors.Is(err, unix.EEXIST) {
+		return k.replace(r, raw)
+	}
+	if err != nil {
+		return fmt.Errorf("route: put %s: %w", r, err)
+	}
+	return nil
+}
+
+// replace looks whose the route is that stands in r's place.
+func (k *Kernel) replace(r Route, raw *netlink.Route) error {
 	same, err := dump(func() ([]netlink.Route, error) {
 		return k.nl.RouteListFiltered(raw.Family, &netlink.Route{Table: unix.RT_TABLE_MAIN, Dst: raw.Dst}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
 	})
 	if err != nil {
 		return fmt.Errorf("route: look for %s: %w", r.Dst, err)
 	}
-	names, err := k.names()
-	if err != nil {
-		return err
-	}
-	ours := false
 	for _, o := range same {
-		have := convert(o, names)
-		if have == r {
+		have, err := k.named(o)
+		switch {
+		case err != nil:
+			return err
+		case have == r:
 			return nil
-		}
-		if have.Proto != r.Proto {
+		case have.Metric == r.Metric && have.Proto != r.Proto:
 			return fmt.Errorf("route: put %s: %w: %s", r, ErrTaken, have)
 		}
-		ours = ours || have.Metric == r.Metric
 	}
-	write := k.nl.RouteAdd
-	if ours {
-		write = k.nl.RouteReplace
-	}
-	if err := write(raw); err != nil {
+	if err := k.nl.RouteReplace(raw); err != nil {
 		return fmt.Errorf("route: put %s: %w", r, err)
 	}
 	return nil
@@ -126,11 +130,20 @@ func (k *Kernel) Lookup(dst, src netip.Addr, in string) (Route, error) {
 	if len(found) == 0 {
 		return Route{}, fmt.Errorf("route: to %s: %w", dst, ErrNoRoute)
 	}
-	names, err := k.names()
-	if err != nil {
-		return Route{}, err
+	return k.named(found[0])
+}
+
+// named converts one route.
+func (k *Kernel) named(r netlink.Route) (Route, error) {
+	names := map[int]string{}
+	if r.LinkIndex != 0 {
+		l, err := k.nl.LinkByIndex(r.LinkIndex)
+		if err != nil {
+			return Route{}, fmt.Errorf("route: device of the route to %s: %w", r.Dst, err)
+		}
+		names[r.LinkIndex] = l.Attrs().Name
 	}
-	return convert(found[0], names), nil
+	return convert(r, names), nil
 }
 
 // AwaitLocal waits until the host answers to an address that was just given to one of its devices: the kernel makes an

@@ -14,6 +14,12 @@ const ours, theirs = 112, 4
 // world is a namespace with a device eth0 that has addresses 10.8.0.1/24 and fd08::1/64, and a device tun0.
 func world(t *testing.T) (*Kernel, *link.Kernel) {
 	t.Helper()
+	k, links, _ := worldIn(t)
+	return k, links
+}
+
+func worldIn(t *testing.T) (*Kernel, *link.Kernel, *netns.NS) {
+	t.Helper()
 	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +44,7 @@ func world(t *testing.T) (*Kernel, *link.Kernel) {
 		VXLAN: &link.VXLAN{VNI: 5, Port: 4999, Local: netip.MustParseAddr("10.8.0.1")}}))
 	// fd08::1 is given without a connected route: the test's own is somebody else's to the code under test.
 	must(t, k.Put(Route{Dst: netip.MustParsePrefix("fd08::/64"), Device: "eth0", Proto: theirs}))
-	return k, links
+	return k, links, ns
 }
 
 func must(t *testing.T, err error) {
@@ -126,7 +132,7 @@ func TestAPutRouteReplacesOnlyOneOfTheSameProtocol(t *testing.T) {
 				}
 				must(t, d.Delete(r))
 				foreign := r
-				foreign.Proto, foreign.Metric = theirs, 50
+				foreign.Proto = theirs
 				must(t, d.Put(foreign))
 				if err := d.Put(r); !errors.Is(err, ErrTaken) {
 					t.Fatalf("got %v", err)

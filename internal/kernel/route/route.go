@@ -20,7 +20,7 @@ const (
 	Other       = "other"       // prohibit, broadcast, multicast, ...
 )
 
-// ErrTaken says that another program has a route to exactly this destination.
+// ErrTaken says that another program has a route to exactly this destination, of the same metric.
 var ErrTaken = errors.New("another program's route leads there")
 
 // ErrNoRoute says that the kernel knows no way to a destination.
@@ -105,8 +105,8 @@ func compareBool(a, b bool) int {
 type Door interface {
 	// Routes returns ordinary and unreachable routes of the main table in the order of Compare, other programs' included.
 	Routes() ([]Route, error)
-	// Put makes the route, or turns the one of the same protocol, destination and metric into it. ErrTaken when a route
-	// of another protocol has the same destination.
+	// Put makes the route, or turns the one of the same protocol, destination and metric into it. ErrTaken when one of
+	// another protocol is in its place.
 	Put(Route) error
 	// Delete removes exactly this route; one that is not there is no error.
 	Delete(Route) error

@@ -27,6 +27,16 @@ func (h *Host) DropForwarded() {
 	}))
 }
 
+// DropTable deletes an IPv4 table.
+func (h *Host) DropTable(name string) error {
+	k, err := nft.Open(h.NS)
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	return k.Apply(context.Background(), []nft.Op{{Kind: nft.DelTable, Table: nft.NewTable(nft.IPv4, name)}})
+}
+
 // Translate is the least that a Service proxy does: connections to vip go to target, with the host's address as source.
 func (h *Host) Translate(vip, target netip.AddrPort) {
 	h.t.Helper()
