@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,15 @@ func (o Options) answers() answers.Options {
 	return answers.Options{Domain: o.Domain, CIDRs: o.CIDRs, TTL: o.TTL, PodRecords: o.PodRecords, Nameservers: o.Nameservers}
 }
 
+// own are the addresses behind which we stand: never asked.
+func (o Options) own() []netip.AddrPort {
+	own := slices.Clone(o.Listen)
+	for _, a := range o.Nameservers {
+		own = append(own, netip.AddrPortFrom(a, 53))
+	}
+	return own
+}
+
 // Hop is the DNS server of one node.
 type Hop struct {
 	o       Options
@@ -74,7 +84,7 @@ func New(o Options) (*Hop, error) {
 	h := &Hop{o: o, blank: blank, metrics: server.NewMetrics(blank.Domain())}
 	h.live.Store(&live{view: blank})
 	if !o.NoUpstream {
-		h.forward = upstream.New(upstream.Options{Servers: o.Upstreams, ResolvConf: o.ResolvConf, Own: o.Listen, In: o.In})
+		h.forward = upstream.New(upstream.Options{Servers: o.Upstreams, ResolvConf: o.ResolvConf, Own: o.own(), In: o.In})
 	}
 	h.server = h.newServer()
 	if o.Metrics != nil {

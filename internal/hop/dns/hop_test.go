@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -296,6 +297,42 @@ func TestALoopIsFoundReportedAndOtherNamesStillAnswered(t *testing.T) {
 	}
 	if a, err = dns.Exchange(new(dns.Msg).SetQuestion("cart.shop.svc.cluster.local.", dns.TypeA), back); err != nil || len(a.Answer) != 1 {
 		t.Errorf("got %v, %v", a, err)
+	}
+}
+
+func TestALoopThatHidesFromTheProbeMakesNoFlood(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHop(t, Options{Listen: loopback, Upstreams: []netip.AddrPort{netip.MustParseAddrPort(pc.LocalAddr().String())}})
+	if err := h.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	back := h.Addrs()[0].String()
+	var passed atomic.Int32
+	s := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		if q.Question[0].Qtype == dns.TypeHINFO {
+			return
+		}
+		passed.Add(1)
+		if a, err := dns.Exchange(q, back); err == nil {
+			w.WriteMsg(a)
+		}
+	})}
+	go s.ActivateAndServe()
+	defer s.Shutdown()
+	c := dns.Client{Timeout: 6 * time.Second}
+	a, _, err := c.Exchange(new(dns.Msg).SetQuestion("example.com.", dns.TypeA), back)
+	if err != nil || a.Rcode != dns.RcodeServerFailure || passed.Load() > 3 {
+		t.Errorf("got %v, %v; the question went round %d times", a, err, passed.Load())
+	}
+}
+
+func TestTheDNSServiceItselfIsNoUpstream(t *testing.T) {
+	o := Options{Listen: loopback, Nameservers: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}
+	if got := fmt.Sprint(o.own()); got != "[127.0.0.1:0 10.96.0.10:53]" {
+		t.Errorf("got %s", got)
 	}
 }
 
