@@ -204,3 +204,12 @@ func (h *Hop) Remove(context.Context) error {
 	h.driver = nil
 	return err
 }
+
+// Text is the table in use for people: one line a route. It is empty before the first Apply.
+func (h *Hop) Text() string {
+	d, _ := h.live()
+	if d == nil || d.Table() == nil {
+		return ""
+	}
+	return d.Table().Text()
+}

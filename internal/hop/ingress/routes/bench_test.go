@@ -67,3 +67,21 @@ func BenchmarkBuild10000Hosts(b *testing.B) {
 		Build(Config{}, s)
 	}
 }
+
+func BenchmarkOneOf1000EndpointsLeaves(b *testing.B) {
+	addrs := make([]string, 1000)
+	for i := range addrs {
+		addrs[i] = fmt.Sprintf("10.1.%d.%d", i>>8, i&255)
+	}
+	build := model.NewBuilder(bigCluster(1000))
+	build.Put(slice("app-7", addrs...))
+	at := build.Snapshot(epoch)
+	tab := Build(Config{}, at)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		build.Put(slice("app-7", addrs[i%2:]...))
+		next := build.Snapshot(epoch)
+		tab = tab.Update(next, model.Diff(at, next))
+		at = next
+	}
+}

@@ -152,3 +152,32 @@ func TestClasses(t *testing.T) {
 		})
 	}
 }
+
+func TestABadPartOfAnIngressLeavesAllElseAlone(t *testing.T) {
+	broken := ing("broken", "h..x / Prefix a:http", "h nonsense Prefix a:http", "h /gone Prefix nobody:http", "h /port Prefix a:nope", "h /good Prefix b:http")
+	broken.TLS = []model.IngressTLS{{Hosts: []string{"*"}, Secret: "none"}}
+	tab := Build(Config{}, cluster(append(letters(), broken, younger(ing("other", "h / Prefix c:http"), time.Hour))...))
+	for path, want := range map[string]string{"/good": "b", "/gone": string(NoService), "/port": string(NoPort), "/": "c", "/x": "c"} {
+		if got := goes(t, tab, "h", path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestAnIngressMovesToAnotherNameWithoutAGap(t *testing.T) {
+	b := model.NewBuilder(cluster(append(letters(), ing("old", "h / Prefix a:http"))...))
+	at := b.Snapshot(epoch)
+	tab := Build(Config{}, at)
+	for _, step := range []func(){
+		func() { b.Put(younger(ing("new", "h / Prefix a:http"), time.Hour)) },
+		func() { b.Delete(ing("old")) },
+	} {
+		step()
+		next := b.Snapshot(epoch)
+		tab = tab.Update(next, model.Diff(at, next))
+		at = next
+		if got := goes(t, tab, "h", "/"); got != "a" {
+			t.Errorf("got %s", got)
+		}
+	}
+}

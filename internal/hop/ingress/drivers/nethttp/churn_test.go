@@ -66,7 +66,7 @@ func TestNoRequestFailsWhileEndpointsComeAndGo(t *testing.T) {
 				for end := done() + n; done() < end; time.Sleep(time.Millisecond) {
 				}
 			}
-			for end, n := time.Now().Add(4*time.Second), 4; time.Now().Before(end); n++ {
+			for n := 4; done() < 4000 && !t.Failed(); n++ {
 				next := startPod(n)
 				tt.replace(s, pods[n%4], next, wait)
 				pods[n%4] = next
@@ -76,9 +76,6 @@ func TestNoRequestFailsWhileEndpointsComeAndGo(t *testing.T) {
 				p.srv.Close()
 			}
 			t.Logf("%d requests, %d retried", sent, s.obs.get(func() int { return s.obs.retried }))
-			if sent < 2000 {
-				t.Errorf("only %d requests were sent", sent)
-			}
 			if len(s.srv.upstreams) != 4 {
 				t.Errorf("%d endpoints are remembered, want 4", len(s.srv.upstreams))
 			}
@@ -131,9 +128,9 @@ func startLoad(t *testing.T, s *site, methods []string) (stop, completed func() 
 // TestNoRequestFailsWhileRoutesAreSwapped changes Ingresses of other hosts and of this one all the time.
 func TestNoRequestFailsWhileRoutesAreSwapped(t *testing.T) {
 	s := simple(t, nil, named("web"))
-	load, _ := startLoad(t, s, []string{"GET", "POST"})
+	load, done := startLoad(t, s, []string{"GET", "POST"})
 	swaps := 0
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); swaps++ {
+	for ; done() < 2000 && !t.Failed(); swaps++ {
 		s.put(rule("web", "shop.example", []string{"/", ""}[swaps%2], "web"), rule("other", "other.example", "/", "web"))
 		if swaps%2 == 0 {
 			s.build.Delete(rule("other", "", "", ""))

@@ -183,7 +183,7 @@ func TestInterimAnswersAndTrailersPassWithoutHopByHopHeaders(t *testing.T) {
 }
 
 func TestLargeBodiesStreamBothWays(t *testing.T) {
-	const size = 64 << 20
+	const size = 16 << 20
 	s := simple(t, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.New()
 		n, err := io.Copy(sum, r.Body)

@@ -23,7 +23,7 @@ import (
 
 // site is a server on loopback with a cluster in front of it that tests change.
 type site struct {
-	t     *testing.T
+	t     testing.TB
 	srv   *Server
 	obs   *tally
 	store *certs.Store
@@ -32,7 +32,7 @@ type site struct {
 	table *routes.Table
 }
 
-func newSite(t *testing.T, change func(*Options), objs ...any) *site {
+func newSite(t testing.TB, change func(*Options), objs ...any) *site {
 	t.Helper()
 	store, err := certs.NewStore()
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *site) client(h2 bool, trust ...*model.Secret) *http.Client {
 		},
 	}
 	s.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: tr, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // get is status and body.
@@ -111,7 +111,7 @@ func (s *site) get(url string) (int, string) {
 	return do(s.t, s.client(false), must(http.NewRequest("GET", url, nil)))
 }
 
-func do(t *testing.T, c *http.Client, r *http.Request) (int, string) {
+func do(t testing.TB, c *http.Client, r *http.Request) (int, string) {
 	t.Helper()
 	res, err := c.Do(r)
 	if err != nil {
