@@ -16,7 +16,7 @@ func newDoctor() *cobra.Command {
 cause once, with what it hits and how to mend it. It reads and never writes.
 
 Exits with 0 when nothing is wrong, 1 when something is broken, 2 when that could not be told, 3 for wrong arguments.`,
-		Args: cobra.NoArgs,
+		Args: atMost(0),
 	}
 	f.register(c)
 	domain := c.Flags().String("cluster-domain", trace.DefaultDomain, "domain of the cluster's names")

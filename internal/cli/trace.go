@@ -95,7 +95,7 @@ Exits with 0 when the request arrives, 1 when a hop is broken, 2 when that could
   podway trace --from outside=203.0.113.9 --to https://shop.example/foo
   podway trace -n shop pod/web cart:80 --probe
   podway trace -f ./manifests --from outside --to https://shop.example/`,
-		Args: cobra.MaximumNArgs(2),
+		Args: atMost(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.register(c)
@@ -106,6 +106,16 @@ Exits with 0 when the request arrives, 1 when a hop is broken, 2 when that could
 	c.Flags().StringVar(&f.via, "via", "", "from outside: the node where the request enters")
 	c.Flags().StringVar(&f.domain, "cluster-domain", trace.DefaultDomain, "domain of the cluster's names")
 	return c
+}
+
+// atMost refuses more positional arguments than n as wrong usage.
+func atMost(n int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usage("at most %d arguments, and there are %d: %s", n, len(args), strings.Join(args, " "))
+		}
+		return nil
+	}
 }
 
 // arguments takes the positional forms: a lone argument is the target, unless --to is given.

@@ -15,19 +15,19 @@ const (
 
 // Finding is something a user can mend: one code, one object, one sentence of cause, one fix.
 type Finding struct {
-	Code     Code
-	Severity Severity
-	Object   string   // "Service shop/cart", "node node-2"
-	Cause    string   // one sentence, with the facts of this case
-	Evidence []string `json:",omitempty"` // "declared ...", "programmed ...", "observed ..." lines
-	Fix      string   // a command or a diff
+	Code     Code     `json:"code"`
+	Severity Severity `json:"severity"`
+	Object   string   `json:"object"`             // "Service shop/cart", "node node-2"
+	Cause    string   `json:"cause"`              // one sentence, with the facts of this case
+	Evidence []string `json:"evidence,omitempty"` // "declared ...", "programmed ...", "observed ..." lines
+	Fix      string   `json:"fix"`                // a command or a diff
 }
 
 // Cause describes a code for everybody: docs/findings.md is generated from the table in codes.go.
 type Cause struct {
-	Code    Code
-	Hop     string
-	Title   string // lower case, no final dot
-	Meaning string
-	Fix     string
+	Code    Code   `json:"code"`
+	Hop     string `json:"hop"`
+	Title   string `json:"title"` // lower case, no final dot
+	Meaning string `json:"meaning"`
+	Fix     string `json:"fix"`
 }

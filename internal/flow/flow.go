@@ -30,33 +30,33 @@ const (
 // Flow is one new connection (or one datagram exchange, or one question) as it arrives at a hop. Each hop may replace
 // its destination; the tracer then asks the next one.
 type Flow struct {
-	From   Kind
-	Sender string // "namespace/pod", node name, or "" outside
-	Node   string // the node whose live state decides: the sender's, or the one where the packet enters
-	Proto  Proto
-	Src    netip.AddrPort // port 0 = any
-	Dst    netip.AddrPort
-	DNS    *Question // set at hop dns: what is asked of the server at Dst
-	HTTP   *Request  // set at hop ingress: what is asked of the proxy
+	From   Kind           `json:"from"`
+	Sender string         `json:"sender,omitempty"` // "namespace/pod", node name, or "" outside
+	Node   string         `json:"node,omitempty"`   // the node whose live state decides: the sender's, or the one where the packet enters
+	Proto  Proto          `json:"proto"`
+	Src    netip.AddrPort `json:"src,omitzero"` // port 0 = any
+	Dst    netip.AddrPort `json:"dst,omitzero"`
+	DNS    *Question      `json:"dns,omitempty"`  // set at hop dns: what is asked of the server at Dst
+	HTTP   *Request       `json:"http,omitempty"` // set at hop ingress: what is asked of the proxy
 	// DstLocal says whether Dst is an address of Node itself (its NodePorts answer there).
-	DstLocal bool
+	DstLocal bool `json:"dstLocal,omitempty"`
 }
 
 // Question is a DNS question.
 type Question struct {
-	Name string // as typed; searched when it is not absolute
-	Type string // A, AAAA, SRV, PTR, ...
+	Name string `json:"name"` // as typed; searched when it is not absolute
+	Type string `json:"type"` // A, AAAA, SRV, PTR, ...
 	// Search is the client's search list, tried in order when Name has fewer than NDots dots.
-	Search []string
-	NDots  int
+	Search []string `json:"search,omitempty"`
+	NDots  int      `json:"ndots,omitempty"`
 }
 
 // Request is an HTTP request as the ingress sees it.
 type Request struct {
-	Scheme string // http or https
-	Host   string // Host header and SNI, without port
-	Path   string
-	Method string
+	Scheme string `json:"scheme"` // http or https
+	Host   string `json:"host"`   // Host header and SNI, without port
+	Path   string `json:"path"`
+	Method string `json:"method,omitempty"`
 }
 
 // String is for people: "pod shop/web (10.244.1.5) on node-1 -> tcp 10.96.0.7:80".

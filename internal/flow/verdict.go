@@ -21,21 +21,21 @@ const (
 
 // Verdict is what a hop does with a flow. Two verdicts agree when Same says so.
 type Verdict struct {
-	Action     Action
-	Targets    []netip.AddrPort `json:",omitempty"` // Forward: where it may go, sorted, each equally likely
-	Masquerade bool             `json:",omitempty"` // the target sees the node's address, not the sender's
-	Sticky     bool             `json:",omitempty"` // the same sender keeps the target it got first
-	Rcode      string           `json:",omitempty"` // DNS: NOERROR, NXDOMAIN, SERVFAIL, REFUSED
-	Records    []string         `json:",omitempty"` // DNS: "A 10.96.0.7", "SRV 0 100 80 cart.shop.svc.cluster.local.", sorted
-	Name       string           `json:",omitempty"` // DNS: the absolute name that answered
-	Status     int              `json:",omitempty"` // HTTP status that the hop itself answers with; 0 = the target's
-	Device     string           `json:",omitempty"` // podnet: device and gateway the packet leaves by
-	Via        netip.Addr       `json:",omitzero"`
-	Node       string           `json:",omitempty"` // announce: the node that answers for the address; podnet: the Pod's node
+	Action     Action           `json:"action"`
+	Targets    []netip.AddrPort `json:"targets,omitempty"`    // Forward: where it may go, sorted, each equally likely
+	Masquerade bool             `json:"masquerade,omitempty"` // the target sees the node's address, not the sender's
+	Sticky     bool             `json:"sticky,omitempty"`     // the same sender keeps the target it got first
+	Rcode      string           `json:"rcode,omitempty"`      // DNS: NOERROR, NXDOMAIN, SERVFAIL, REFUSED
+	Records    []string         `json:"records,omitempty"`    // DNS: "A 10.96.0.7", "SRV 0 100 80 cart.shop.svc.cluster.local.", sorted
+	Name       string           `json:"name,omitempty"`       // DNS: the absolute name that answered
+	Status     int              `json:"status,omitempty"`     // HTTP status that the hop itself answers with; 0 = the target's
+	Device     string           `json:"device,omitempty"`     // podnet: device and gateway the packet leaves by
+	Via        netip.Addr       `json:"via,omitzero"`
+	Node       string           `json:"node,omitempty"` // announce: the node that answers for the address; podnet: the Pod's node
 	// Why is the object, rule, route or record that decided, in words for people; not compared.
-	Why string `json:",omitempty"`
+	Why string `json:"why,omitempty"`
 	// Findings say what is wrong, most likely cause first; not compared.
-	Findings []Finding `json:",omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
 }
 
 // Same reports whether two verdicts mean the same to the sender. Device, Via, Why and Findings are not compared.

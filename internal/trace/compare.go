@@ -141,7 +141,9 @@ func (c *comparer) judgeAll() {
 		st := &c.p.Steps[i]
 		s := c.status[programmedNode(st)]
 		if s != nil && st.Hop == HopProxy {
-			c.judgeConntrack(st, s)
+			if f, full := conntrackFinding(st.Node, s); full {
+				st.Findings = append(st.Findings, f)
+			}
 		}
 		if s != nil && s.Lost > 0 && !told[st.Node] {
 			told[st.Node] = true
@@ -156,20 +158,6 @@ func (c *comparer) judgeAll() {
 			st.Findings = append([]flow.Finding{*f}, st.Findings...)
 		}
 	}
-}
-
-// judgeConntrack looks at the table that every connection through a Service needs a place in.
-func (c *comparer) judgeConntrack(st *Step, s *ask.Status) {
-	if s.Conntrack == nil || s.Conntrack.Count*10 < s.Conntrack.Max*9 {
-		return
-	}
-	f := flow.Finding{Code: flow.ConntrackFull, Severity: flow.Warning, Object: "node " + st.Node,
-		Cause: fmt.Sprintf("the connection tracking table of node %s holds %d of %d entries", st.Node, s.Conntrack.Count, s.Conntrack.Max),
-		Fix:   fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d, and keep it in /etc/sysctl.d", 2*s.Conntrack.Max)}
-	if s.Conntrack.Count >= s.Conntrack.Max {
-		f.Severity = flow.Error
-	}
-	st.Findings = append(st.Findings, f)
 }
 
 func stale(node string, s *ask.Status, sev flow.Severity) flow.Finding {

@@ -6,12 +6,16 @@ import (
 	"strings"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/model"
 )
 
 // detail is one line on what the step does.
 func (x *Index) detail(st *Step) string {
 	if st.Detail != "" {
 		return st.Detail
+	}
+	if st.Err != nil {
+		return "not known: " + reason(st.Err)
 	}
 	v := st.Verdict
 	if st.Programmed != nil && st.State == Broken && v.Good() && !st.Programmed.Good() {
@@ -92,7 +96,28 @@ func (x *Index) serviceDetail(st *Step, v flow.Verdict) string {
 	case flow.Pass:
 		return s + ": passed on"
 	}
-	return why(s+": "+string(v.Action), v)
+	if port == nil {
+		return s + ": " + string(v.Action) + fmt.Sprintf(", it has no port %d/%s", st.Flow.Dst.Port(), st.Flow.Proto)
+	}
+	return s + ": " + string(v.Action) + ", " + x.backendText(svc, port, st.Flow.Dst.Addr().Is4())
+}
+
+// backendText counts what stands behind the Service.
+func (x *Index) backendText(svc *model.Service, port *model.ServicePort, is4 bool) string {
+	usable := len(x.ready(svc, port, is4))
+	if len(svc.Selector) == 0 {
+		return fmt.Sprintf("no selector, %d usable", usable)
+	}
+	pods, ready := x.selected(svc), 0
+	if len(pods) == 0 {
+		return "no Pod matches"
+	}
+	for _, p := range pods {
+		if p.Ready {
+			ready++
+		}
+	}
+	return fmt.Sprintf("%s, %d ready, %d usable", count(len(pods), "Pod matches", "Pods match"), ready, usable)
 }
 
 func targetsText(t []netip.AddrPort) string {

@@ -47,10 +47,10 @@ func known(all []flow.Finding, f flow.Finding) bool {
 
 // sameTrouble reports whether f is another name for the cause: the ingress's "no ready endpoint" beside the reason why.
 func sameTrouble(cause, f flow.Finding) bool {
-	if f.Code == flow.IngressNoBackend || f.Code == flow.IngressDown {
+	if f.Code == flow.IngressNoBackend || f.Code == flow.IngressDown || f.Code == flow.IngressNoRule {
 		return true
 	}
-	return cause.Object == f.Object && cause.Code[:len(cause.Code)-2] == f.Code[:len(f.Code)-2]
+	return cause.Code == f.Code || cause.Object == f.Object && cause.Code[:len(cause.Code)-2] == f.Code[:len(f.Code)-2]
 }
 
 func (x *Index) explainStep(p *Path, st *Step) *flow.Finding {

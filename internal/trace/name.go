@@ -231,6 +231,7 @@ func (w *walker) outsideService(svc *model.Service, f flow.Flow) ([]netip.AddrPo
 	}
 	if svc.Type == model.LoadBalancer {
 		w.add(Step{Hop: HopAnnounce, Flow: f, Service: svc.Name, Verdict: flow.Verdict{Action: flow.Dropped, Why: "no address"},
+			Detail:   "Service " + svc.Name.String() + " has no LoadBalancer address",
 			Findings: []flow.Finding{w.pending(svc)}})
 		if n := w.readyNode(); n != nil && len(svc.ClusterIPs) > 0 {
 			w.q.From, w.q.Node = flow.FromOutside, n.Name

@@ -81,13 +81,13 @@ type Step struct {
 
 // Outcome is where the request ended.
 type Outcome struct {
-	Action  flow.Action      // of the broken step, or Forward, Pass (leaves the cluster) or Answer
-	Targets []netip.AddrPort `json:",omitempty"` // where it may end, sorted
-	Pods    []string         `json:",omitempty"` // "namespace/name" of those that are Pods, sorted
-	Node    string           `json:",omitempty"` // it ends at a process of this node
-	Status  int              `json:",omitempty"` // HTTP status by the ingress; 0 = the Pod's own
-	Rcode   string           `json:",omitempty"` // DNS
-	Records []string         `json:",omitempty"` // DNS
+	Action  flow.Action      `json:"action"`            // of the broken step, or Forward, Pass (leaves the cluster) or Answer
+	Targets []netip.AddrPort `json:"targets,omitempty"` // where it may end, sorted
+	Pods    []string         `json:"pods,omitempty"`    // "namespace/name" of those that are Pods, sorted
+	Node    string           `json:"node,omitempty"`    // it ends at a process of this node
+	Status  int              `json:"status,omitempty"`  // HTTP status by the ingress; 0 = the Pod's own
+	Rcode   string           `json:"rcode,omitempty"`   // DNS
+	Records []string         `json:"records,omitempty"` // DNS
 }
 
 // Path is the way of one request.

@@ -18,18 +18,18 @@ const DefaultDomain = "cluster.local"
 
 // Question is what the user asks: who sends what to whom.
 type Question struct {
-	From      flow.Kind
-	Sender    string     // "namespace/pod" or node name; "" outside
-	Namespace string     // where bare names are looked up; "" = the sender's, else "default"
-	Addr      netip.Addr `json:",omitzero"`  // outside: the client's address; zero = any
-	Node      string     `json:",omitempty"` // outside: the node where the packet enters; "" = as announced, or any ready one
-	Proto     flow.Proto
-	Target    string     // "cart", "cart.shop:80", "10.96.0.7:80", "http://cart/health", "svc/cart", "pod/cart-1:80", "node/n1:30080"
-	Method    string     `json:",omitempty"` // HTTP; "" = GET
-	Resolve   netip.Addr `json:",omitzero"`  // the address to use instead of asking DNS for the target's name
-	DNSType   string     `json:",omitempty"` // set: only ask DNS for this record type of Target
-	Domain    string     `json:",omitempty"` // cluster domain; "" = cluster.local
-	Limit     int        `json:",omitempty"` // how many different nodes a fan-out is followed to; 0 = all
+	From      flow.Kind  `json:"from"`
+	Sender    string     `json:"sender,omitempty"`    // "namespace/pod" or node name; "" outside
+	Namespace string     `json:"namespace,omitempty"` // where bare names are looked up; "" = the sender's, else "default"
+	Addr      netip.Addr `json:"addr,omitzero"`       // outside: the client's address; zero = any
+	Node      string     `json:"node,omitempty"`      // outside: the node where the packet enters; "" = as announced, or any ready one
+	Proto     flow.Proto `json:"proto"`
+	Target    string     `json:"target"`            // "cart", "cart.shop:80", "10.96.0.7:80", "http://cart/health", "svc/cart", "pod/cart-1:80", "node/n1:30080"
+	Method    string     `json:"method,omitempty"`  // HTTP; "" = GET
+	Resolve   netip.Addr `json:"resolve,omitzero"`  // the address to use instead of asking DNS for the target's name
+	DNSType   string     `json:"dnsType,omitempty"` // set: only ask DNS for this record type of Target
+	Domain    string     `json:"domain,omitempty"`  // cluster domain; "" = cluster.local
+	Limit     int        `json:"limit,omitempty"`   // how many different nodes a fan-out is followed to; 0 = all
 }
 
 // Target is a parsed Question.Target.

@@ -134,7 +134,7 @@ func (st *ReportStep) writeLayers(w io.Writer, predicted bool) {
 		}
 		fmt.Fprintf(w, "     %-10s  %s\n", layer, text)
 	}
-	if st.Hop != HopProcess {
+	if st.Hop != HopProcess && !predicted {
 		line("declared", why(st.Declared.String(), st.Declared))
 	}
 	switch {

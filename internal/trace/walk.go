@@ -212,7 +212,7 @@ func (w *walker) passed(f flow.Flow, dst []netip.AddrPort) {
 		if n.Name == f.Node {
 			w.atNode(n, f)
 		} else if w.hops < maxProxies {
-			f.Node = n.Name
+			w.toNode(&f, n)
 			w.proxy(f, dst)
 		}
 		return
@@ -235,6 +235,15 @@ func (w *walker) atNode(n *model.Node, f flow.Flow) {
 	}
 	w.add(Step{Hop: HopProcess, Node: n.Name, Flow: f, Verdict: flow.Verdict{Action: flow.Pass, Why: "a process of the node itself"}})
 	w.end(Outcome{Action: flow.Pass, Node: n.Name, Targets: []netip.AddrPort{f.Dst}})
+}
+
+// toNode takes a packet for a node's own address there, over the pod network of the node it is on.
+func (w *walker) toNode(f *flow.Flow, n *model.Node) {
+	st := w.ask(HopPodnet, f.Node, *f, nil)
+	if st.Verdict.Masquerade {
+		w.masquerade(f)
+	}
+	f.Node = n.Name
 }
 
 // masquerade makes the node the sender that the target sees.

@@ -48,7 +48,7 @@ func TestTheWayOfARequest(t *testing.T) {
 			"forward pods shop/cart-1 shop/cart-2"},
 		{"a host without a rule gets the ingress's 404", "get http://192.0.2.80/ from outside", nil, "", "answer status 404"},
 		{"a node port of another node is asked there", "pod web -> tcp n2:30080", nil,
-			"proxy@n1 ok; proxy@n2 ok; podnet@n2 ok; process@n2 ok", "forward pods kube-system/podway-ingress-x"},
+			"proxy@n1 ok; podnet@n1 ok; proxy@n2 ok; podnet@n2 ok; process@n2 ok", "forward pods kube-system/podway-ingress-x"},
 		{"from outside to a node's own port", "outside 203.0.113.9 -> tcp n1:22", nil, "proxy@n1 ok; process@n1 ok", "pass node n1"},
 		{"a Pod address passes the proxy", "pod web -> tcp 10.244.2.7:8080", nil,
 			"proxy@n1 ok; podnet@n1 ok; podnet@n2 ok; process@n2 ok", "forward pods shop/cart-2"},

@@ -28,13 +28,13 @@ const (
 
 // Request is one probe.
 type Request struct {
-	Kind    Kind
-	PodUID  string         `json:",omitempty"` // send from this Pod's network namespace; "" = from this process's own
-	NetNS   string         `json:",omitempty"` // send from the namespace at this path instead
-	Dst     netip.AddrPort // the address that is dialled
-	DNS     *flow.Question `json:",omitempty"`
-	HTTP    *flow.Request  `json:",omitempty"`
-	Timeout time.Duration  `json:",omitempty"` // of the whole probe; 0 = 2 s
+	Kind    Kind           `json:"kind"`
+	PodUID  string         `json:"podUID,omitempty"` // send from this Pod's network namespace; "" = from this process's own
+	NetNS   string         `json:"netns,omitempty"`  // send from the namespace at this path instead
+	Dst     netip.AddrPort `json:"dst"`              // the address that is dialled
+	DNS     *flow.Question `json:"dns,omitempty"`
+	HTTP    *flow.Request  `json:"http,omitempty"`
+	Timeout time.Duration  `json:"timeout,omitempty"` // of the whole probe; 0 = 2 s
 }
 
 // Result is how a probe ended.
@@ -52,16 +52,16 @@ const (
 
 // Answer is what came back.
 type Answer struct {
-	Result  Result
-	Took    time.Duration
-	Local   netip.AddrPort `json:",omitzero"`
-	Status  int            `json:",omitempty"` // HTTP
-	Server  string         `json:",omitempty"` // HTTP header Server
-	TLS     string         `json:",omitempty"` // "" = fine or no TLS; else why a strict client would refuse the certificate
-	Rcode   string         `json:",omitempty"` // DNS
-	Name    string         `json:",omitempty"` // DNS: the name that was answered
-	Records []string       `json:",omitempty"` // DNS: "A 10.96.0.7", sorted
-	Error   string         `json:",omitempty"`
+	Result  Result         `json:"result"`
+	Took    time.Duration  `json:"took"`
+	Local   netip.AddrPort `json:"local,omitzero"`
+	Status  int            `json:"status,omitempty"`  // HTTP
+	Server  string         `json:"server,omitempty"`  // HTTP header Server
+	TLS     string         `json:"tls,omitempty"`     // "" = fine or no TLS; else why a strict client would refuse the certificate
+	Rcode   string         `json:"rcode,omitempty"`   // DNS
+	Name    string         `json:"name,omitempty"`    // DNS: the name that was answered
+	Records []string       `json:"records,omitempty"` // DNS: "A 10.96.0.7", sorted
+	Error   string         `json:"error,omitempty"`
 }
 
 const defaultTimeout = 2 * time.Second

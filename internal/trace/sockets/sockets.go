@@ -17,16 +17,16 @@ import (
 
 // Listener is a socket that takes connections, or datagrams from anybody.
 type Listener struct {
-	Proto   string // tcp or udp
-	Addr    netip.AddrPort
-	PID     int    `json:",omitempty"` // as this machine's /proc counts; 0 = no process of the Pod was seen to hold it
-	Command string `json:",omitempty"`
+	Proto   string         `json:"proto"` // tcp or udp
+	Addr    netip.AddrPort `json:"addr"`
+	PID     int            `json:"pid,omitempty"` // as this machine's /proc counts; 0 = no process of the Pod was seen to hold it
+	Command string         `json:"command,omitempty"`
 }
 
 // Report is what was found of a Pod.
 type Report struct {
-	Processes int // 0: the Pod has no process on this node
-	Listeners []Listener
+	Processes int        `json:"processes"` // 0: the Pod has no process on this node
+	Listeners []Listener `json:"listeners"`
 }
 
 // Procs returns the directory of the host's processes: /host/proc when that is mounted, else /proc.
