@@ -23,6 +23,14 @@ const wholeEvery = 60
 // Check says what somebody else changed since the last Apply: of podway's own, or of the devices and routes from which
 // the plan follows; "" when nothing. As long as the kernel tells of no change it reads next to nothing.
 func (h *Hop) Check(ctx context.Context) (drift string, err error) {
+	drift, err = h.check(ctx)
+	if drift != "" {
+		h.opt.Metrics.drifted()
+	}
+	return drift, err
+}
+
+func (h *Hop) check(ctx context.Context) (drift string, err error) {
 	last := h.last.Load()
 	if last == nil {
 		return "", nil
@@ -86,6 +94,7 @@ func (h *Hop) compare(ctx context.Context, last *applied) (drift string, err err
 		return firstDifference(last.want.Text(), have.State.Text()), nil
 	}
 	if reserved, err := h.store.List(); err == nil {
+		h.opt.Metrics.reserved(last.want, reserved)
 		if gone := lost(have, reserved); len(gone) > 0 {
 			return "missing: " + gone[0].String(), nil
 		}

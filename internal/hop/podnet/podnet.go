@@ -43,6 +43,7 @@ type Options struct {
 	NoMasquerade []netip.Prefix
 	ConfigPath   string // of the NodeConfig; "" = DefaultConfigPath
 	StoreDir     string // of the CNI plugin's reservations; "" = DefaultStoreDir
+	Metrics      *Metrics
 }
 
 func (o Options) withDefaults() Options {
@@ -133,6 +134,10 @@ func (h *Hop) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (hop
 	h.last.Store(&applied{snapshot: s, host: have.Host, want: want})
 	changed, more, err := h.apply(ctx, have, want)
 	findings = append(append(findings, more...), h.forwardPolicy(ctx)...)
+	h.opt.Metrics.applied(want, changed)
+	if reserved, err := h.store.List(); err == nil {
+		h.opt.Metrics.reserved(want, reserved)
+	}
 	return hop.Report{Changed: changed, Full: true, Took: time.Since(start), Findings: findings}, err
 }
 
