@@ -4,7 +4,6 @@ package image
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 // Image is one program as an image.
 type Image struct {
 	Name       string   // full reference, for example podway.local/echo:dev
-	Binary     string   // path of the program; in the image it is /<base name of Program>
+	Binary     string   // path of the program's file
 	Program    string   // path in the image, by default /<base name of Binary>
 	Entrypoint []string // by default the program
 	Env        []string // PATH is added
@@ -44,33 +43,43 @@ type platform struct {
 
 func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
+func describe(mediaType string, b []byte) descriptor {
+	return descriptor{MediaType: mediaType, Digest: digest(b), Size: int64(len(b))}
+}
+
 // Digest is the manifest's digest: equal programs under equal names have equal ones.
 func (i Image) Digest() (string, error) {
-	p, err := i.build()
+	p, err := i.plan()
 	if err != nil {
 		return "", err
 	}
 	return digest(p.manifest), nil
 }
 
-type parts struct{ layer, config, manifest []byte }
+// parts is an image without its layer, which is written from the program's file each time: it may be large.
+type parts struct {
+	layer            descriptor
+	config, manifest []byte
+}
 
-func (i Image) build() (parts, error) {
+func (i Image) program() string {
+	if i.Program != "" {
+		return i.Program
+	}
+	return "/" + filepath.Base(i.Binary)
+}
+
+func (i Image) plan() (parts, error) {
 	var p parts
-	program := i.Program
-	if program == "" {
-		program = "/" + filepath.Base(i.Binary)
-	}
-	data, err := os.ReadFile(i.Binary)
+	hash := sha256.New()
+	size, err := i.writeLayer(hash)
 	if err != nil {
-		return p, fmt.Errorf("image: %w", err)
-	}
-	if p.layer, err = layer(program, data); err != nil {
 		return p, fmt.Errorf("image: %s: %w", i.Name, err)
 	}
+	p.layer = descriptor{MediaType: layerType, Digest: fmt.Sprintf("sha256:%x", hash.Sum(nil)), Size: size}
 	entrypoint := i.Entrypoint
 	if len(entrypoint) == 0 {
-		entrypoint = []string{program}
+		entrypoint = []string{i.program()}
 	}
 	p.config, err = json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
@@ -78,14 +87,14 @@ func (i Image) build() (parts, error) {
 			"Entrypoint": entrypoint, "WorkingDir": "/",
 			"Env": append([]string{"PATH=/:/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin"}, i.Env...),
 		},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(p.layer)}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{p.layer.Digest}},
 	})
 	if err != nil {
 		return p, fmt.Errorf("image: %s: %w", i.Name, err)
 	}
 	p.manifest, err = json.Marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": manifestType,
-		"config": describe(configType, p.config), "layers": []descriptor{describe(layerType, p.layer)},
+		"config": describe(configType, p.config), "layers": []descriptor{p.layer},
 	})
 	if err != nil {
 		return p, fmt.Errorf("image: %s: %w", i.Name, err)
@@ -93,28 +102,48 @@ func (i Image) build() (parts, error) {
 	return p, nil
 }
 
-func describe(mediaType string, b []byte) descriptor {
-	return descriptor{MediaType: mediaType, Digest: digest(b), Size: int64(len(b))}
+// counter counts what goes through it.
+type counter struct {
+	to io.Writer
+	n  int64
 }
 
-// layer holds the program and the folders without which common libraries fail. Times are zero: same input, same digest.
-func layer(program string, data []byte) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(len(data) + 8192)
-	w := tar.NewWriter(&b)
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// writeLayer writes the program, and the folders without which common libraries fail, and returns the layer's size.
+// Times are zero: same input, same bytes.
+func (i Image) writeLayer(to io.Writer) (int64, error) {
+	f, err := os.Open(i.Binary)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	c := &counter{to: to}
+	w := tar.NewWriter(c)
 	for _, d := range []tar.Header{{Name: "tmp/", Mode: 0o1777}, {Name: "etc/", Mode: 0o755}, {Name: "run/", Mode: 0o755}} {
 		d.Typeflag = tar.TypeDir
 		if err := w.WriteHeader(&d); err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
-	if err := writeFile(w, program[1:], 0o755, data); err != nil {
-		return nil, err
+	if err := w.WriteHeader(&tar.Header{Name: i.program()[1:], Mode: 0o755, Size: st.Size()}); err != nil {
+		return 0, err
+	}
+	if _, err := io.Copy(w, f); err != nil {
+		return 0, err
 	}
 	if err := w.Close(); err != nil {
-		return nil, err
+		return 0, err
 	}
-	return b.Bytes(), nil
+	return c.n, nil
 }
 
 func writeFile(w *tar.Writer, name string, mode int64, data []byte) error {
@@ -125,9 +154,11 @@ func writeFile(w *tar.Writer, name string, mode int64, data []byte) error {
 	return err
 }
 
+func blobName(digest string) string { return "blobs/sha256/" + digest[len("sha256:"):] }
+
 // Write writes the image as an OCI archive.
 func (i Image) Write(to io.Writer) error {
-	p, err := i.build()
+	p, err := i.plan()
 	if err != nil {
 		return err
 	}
@@ -138,26 +169,31 @@ func (i Image) Write(to io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("image: %s: %w", i.Name, err)
 	}
-	w := tar.NewWriter(to)
-	entries := []struct {
-		name string
-		data []byte
-	}{{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", index}}
-	for _, blob := range [][]byte{p.manifest, p.config, p.layer} {
-		entries = append(entries, struct {
-			name string
-			data []byte
-		}{"blobs/sha256/" + digest(blob)[len("sha256:"):], blob})
-	}
-	for _, e := range entries {
-		if err := writeFile(w, e.name, 0o644, e.data); err != nil {
-			return fmt.Errorf("image: write %s: %w", i.Name, err)
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := i.write(tar.NewWriter(to), p, index); err != nil {
 		return fmt.Errorf("image: write %s: %w", i.Name, err)
 	}
 	return nil
+}
+
+func (i Image) write(w *tar.Writer, p parts, index []byte) error {
+	for _, e := range []struct {
+		name string
+		data []byte
+	}{
+		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", index},
+		{blobName(digest(p.manifest)), p.manifest}, {blobName(digest(p.config)), p.config},
+	} {
+		if err := writeFile(w, e.name, 0o644, e.data); err != nil {
+			return err
+		}
+	}
+	if err := w.WriteHeader(&tar.Header{Name: blobName(p.layer.Digest), Mode: 0o644, Size: p.layer.Size}); err != nil {
+		return err
+	}
+	if _, err := i.writeLayer(w); err != nil {
+		return err
+	}
+	return w.Close()
 }
 
 // Save writes the archive to a file, whole or not at all.

@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -72,15 +71,22 @@ func (m *machine) run(ctx context.Context) error {
 		return nil
 	}
 	m.step(StepContainerd)
-	if err := m.importImages(ctx); err != nil {
+	first, rest, err := archives()
+	if err != nil {
 		return err
 	}
-	m.step(StepImages)
+	if err := m.importImages(ctx, first); err != nil {
+		return err
+	}
 	if err := m.awaitServer(ctx); err != nil {
 		return err
 	}
 	kubelet := m.service("kubelet", binDir+"/podway-lab", kubeletArgs(m.node), healthy("http://127.0.0.1:10248/healthz"))
 	m.keep(ctx, kubelet)
+	if err := m.importImages(ctx, rest); err != nil {
+		return err
+	}
+	m.step(StepImages)
 	if kubelet.WaitReady(ctx) == nil {
 		m.step(StepKubelet)
 	}
@@ -115,31 +121,34 @@ func (m *machine) awaitServer(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// importImages imports every archive that containerd does not have yet; the small ones first, so that pods can start.
-func (m *machine) importImages(ctx context.Context) error {
-	archives, err := filepath.Glob(imagesDir + "/*.tar")
+// archives lists the archives to import: those without which the node does not get ready, and the others.
+func archives() (first, rest []string, err error) {
+	all, err := filepath.Glob(imagesDir + "/*.tar")
 	if err != nil {
-		return fmt.Errorf("node: %w", err)
+		return nil, nil, fmt.Errorf("node: %w", err)
 	}
-	slices.SortFunc(archives, func(a, b string) int { return int(size(a) - size(b)) })
+	for _, a := range all {
+		if base := filepath.Base(a); base == "pause.tar" || base == "podway.tar" {
+			first = append(first, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	return first, rest, nil
+}
+
+// importImages imports the archives that containerd does not have yet.
+func (m *machine) importImages(ctx context.Context, archives []string) error {
 	for _, a := range archives {
 		if err := m.importImage(ctx, a); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func size(file string) int64 {
-	st, err := os.Stat(file)
-	if err != nil {
-		return 0
-	}
-	return st.Size()
 }
 
 func (m *machine) importImage(ctx context.Context, archive string) error {

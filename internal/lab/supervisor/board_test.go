@@ -21,7 +21,7 @@ func running() *board {
 		b.component(process.Status{Name: c, State: process.Running, PID: 1})
 	}
 	b.node("node-1", func(n *NodeStatus) {
-		n.State, n.Registered, n.Ready = process.Running, true, true
+		n.State, n.Images, n.Registered, n.Ready = process.Running, true, true, true
 		n.Services = []process.Status{{Name: "containerd", State: process.Running}, {Name: "kubelet", State: process.Running}}
 	})
 	return b
@@ -38,6 +38,7 @@ func TestAClusterIsSettledWhenNothingIsMissing(t *testing.T) {
 		"a node is gone":              {func(s *Status) { s.Nodes[0].State = process.Down }, "node-1 is down"},
 		"a node cannot boot":          {func(s *Status) { s.Nodes[0].State, s.Nodes[0].Error = process.Down, "no overlay" }, "node-1: no overlay"},
 		"a node is not registered":    {func(s *Status) { s.Nodes[0].Registered = false }, "node-1 is not registered"},
+		"an image is missing":         {func(s *Status) { s.Nodes[0].Images = false }, "node-1 does not have all images"},
 		"a node is not ready":         {func(s *Status) { s.Nodes[0].Ready, s.Nodes[0].Reason = false, "no network" }, "node-1 is not ready: no network"},
 		"a process of a node is down": {func(s *Status) { s.Nodes[0].Services[1].State = process.Starting }, "node-1's kubelet is starting"},
 	} {

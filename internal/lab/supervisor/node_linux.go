@@ -87,7 +87,8 @@ func (s *supervisor) startNode(ctx context.Context, n spec.Node) (process.Proces
 
 // boots forgets what was known of its former life.
 func (ns *NodeStatus) boots() {
-	ns.Services, ns.Error, ns.Registered, ns.Ready, ns.Booted = nil, "", false, false, time.Now()
+	ns.Services, ns.Error, ns.Booted = nil, "", time.Now()
+	ns.Images, ns.Registered, ns.Ready = false, false, false
 }
 
 func index(c spec.Cluster, n spec.Node) int {
@@ -110,6 +111,9 @@ func (s *supervisor) nodeEvent(name string, e node.Event) {
 		}
 		s.node(name, func(ns *NodeStatus) { ns.Services = put(ns.Services, *e.Service) })
 	case e.Step != "":
+		if e.Step == node.StepImages {
+			s.node(name, func(ns *NodeStatus) { ns.Images = true })
+		}
 		s.step(name+" "+e.Step, e.Took)
 	}
 }

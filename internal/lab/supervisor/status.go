@@ -41,6 +41,7 @@ type Step struct {
 type NodeStatus struct {
 	process.Status                  // its first process; PID is the host's
 	Services       []process.Status `json:"services"`
+	Images         bool             `json:"images"` // it has the lab's images
 	Booted         time.Time        `json:"booted,omitzero"`
 	Registered     bool             `json:"registered"` // its kubelet reported since then
 	Ready          bool             `json:"ready"`
@@ -75,7 +76,7 @@ func (s Status) Settled(ready bool) bool {
 		return false
 	}
 	for _, n := range s.Nodes {
-		if n.State != process.Running || !n.Registered || (ready && !n.Ready) || slices.ContainsFunc(n.Services, broken) {
+		if n.State != process.Running || !n.Registered || (ready && !n.Ready) || slices.ContainsFunc(n.Services, broken) || !n.Images {
 			return false
 		}
 	}
@@ -105,6 +106,8 @@ func (s Status) Missing(ready bool) []string {
 			out = append(out, n.Name+": "+n.Error)
 		case n.State != process.Running:
 			say(n.Name, n.Status)
+		case !n.Images:
+			out = append(out, n.Name+" does not have all images yet")
 		case !n.Registered:
 			out = append(out, n.Name+" is not registered with the API server")
 		case ready && !n.Ready:
