@@ -85,3 +85,12 @@ func BenchmarkOneOf1000EndpointsLeaves(b *testing.B) {
 		at = next
 	}
 }
+
+func BenchmarkLookupOfOneHost(b *testing.B) {
+	tab := Build(Config{}, bigCluster(100))
+	for b.Loop() {
+		if m, _, _ := tab.Resolve("app-7.example", "/api/v1/users/7/orders"); m.Backend == nil {
+			b.Fatal("no route")
+		}
+	}
+}

@@ -33,7 +33,7 @@ func hostsOf(ing *model.Ingress) []string {
 
 // buildHost makes the routes of one host from its Ingresses, oldest first.
 func buildHost(key string, m *members) *hostRoutes {
-	h := &hostRoutes{prefixes: &element{}}
+	h, places := &hostRoutes{}, map[string]*place{}
 	for _, ing := range m.ings {
 		force, _ := forcedProtocol(ing)
 		for i := range ing.Rules {
@@ -42,13 +42,14 @@ func buildHost(key string, m *members) *hostRoutes {
 				continue
 			}
 			for j := range rule.Paths {
-				h.add(routeOf(ing, rule, &rule.Paths[j], force))
+				h.add(places, routeOf(ing, rule, &rule.Paths[j], force))
 			}
 		}
 		if ing.Default != nil {
 			h.addDefault(ing, force)
 		}
 	}
+	h.paths = pathsOf(places)
 	slices.SortFunc(h.keys, compareKeys)
 	h.keys = slices.Compact(h.keys)
 	return h
@@ -84,49 +85,30 @@ func (h *hostRoutes) addDefault(ing *model.Ingress, force Protocol) {
 	}
 }
 
-// add puts a route in unless an older one stands there. A path that can match nothing is left out; see rejections.
-func (h *hostRoutes) add(r *Route) {
+// add puts a route in unless an older one stands there. A path that can match nothing is left out; see specFindings.
+func (h *hostRoutes) add(places map[string]*place, r *Route) {
 	path, ok := rulePath(r.Path, r.Type)
 	if !ok {
 		return
 	}
+	if r.Type != model.PathExact {
+		path = strings.TrimSuffix(path, "/") // a final slash means nothing in a prefix
+	}
+	at := places[path]
+	if at == nil {
+		at = &place{path: path}
+		places[path] = at
+	}
+	slot := &at.prefix
 	if r.Type == model.PathExact {
-		if old := h.exact[path]; old != nil {
-			h.losers = append(h.losers, Loss{Loser: r, Winner: old})
-			return
-		}
-		if h.exact == nil {
-			h.exact = map[string]*Route{}
-		}
-		h.exact[path] = r
-	} else {
-		at := h.prefixes.at(path)
-		if at.route != nil {
-			h.losers = append(h.losers, Loss{Loser: r, Winner: at.route})
-			return
-		}
-		at.route = r
+		slot = &at.exact
 	}
+	if *slot != nil {
+		h.losers = append(h.losers, Loss{Loser: r, Winner: *slot})
+		return
+	}
+	*slot = r
 	h.keys = append(h.keys, r.Backend)
-}
-
-// at returns the element of a prefix, made if need be. A final slash means nothing in a prefix.
-func (e *element) at(path string) *element {
-	path = strings.TrimSuffix(path[1:], "/")
-	for more := path != ""; more; {
-		var name string
-		name, path, more = strings.Cut(path, "/")
-		child := e.children[name]
-		if child == nil {
-			if e.children == nil {
-				e.children = map[string]*element{}
-			}
-			child = &element{}
-			e.children[name] = child
-		}
-		e = child
-	}
-	return e
 }
 
 // rulePath is the canonical form of a rule's path. An empty one of type Prefix or ImplementationSpecific is "/".

@@ -29,13 +29,13 @@ type Table struct {
 
 // Route is one path of one host, or a default backend.
 type Route struct {
+	slot    int32 // of Backend in Table.slots
 	Kind    Kind
 	Ingress model.Name // zero for the controller's default backend
 	Host    string     // as written in the rule, "" = every host
 	Path    string     // as written in the rule
 	Type    model.PathType
 	Backend BackendKey
-	slot    int32 // of Backend in Table.slots
 }
 
 // Kind says what sort of route it is.
@@ -73,18 +73,11 @@ type parsed struct {
 
 // hostRoutes is what one host answers.
 type hostRoutes struct {
-	exact    map[string]*Route
-	prefixes *element
+	paths    paths
 	fallback *Route // default backend of the oldest Ingress with rules for the host
 	catchAll *Route // only in host "": default backend of the oldest Ingress without rules
 	losers   []Loss
 	keys     []BackendKey // all that its routes need, each once
-}
-
-// element is a path element in the tree of Prefix paths.
-type element struct {
-	route    *Route
-	children map[string]*element
 }
 
 // Loss is a route that another one of the same host and path keeps from being used.
@@ -123,7 +116,7 @@ func (t *Table) Resolve(host, rawPath string) (Match, string, error) {
 func (t *Table) find(host, path string) *Route {
 	h := t.host(host)
 	if h != nil {
-		if r := h.find(path); r != nil {
+		if r := h.paths.find(path); r != nil {
 			return r
 		}
 		if h.fallback != nil {
@@ -149,28 +142,6 @@ func (t *Table) host(host string) *hostRoutes {
 		}
 	}
 	return t.hosts.At("")
-}
-
-func (h *hostRoutes) find(path string) *Route {
-	if r := h.exact[path]; r != nil {
-		return r
-	}
-	e, rest := h.prefixes, path[1:]
-	found := e.route
-	for e.children != nil {
-		name, next, more := strings.Cut(rest, "/")
-		if e = e.children[name]; e == nil {
-			break
-		}
-		if e.route != nil {
-			found = e.route
-		}
-		if !more {
-			break
-		}
-		rest = next
-	}
-	return found
 }
 
 // TLSFor returns the TLS of the name a client asks for; nil = the default certificate.

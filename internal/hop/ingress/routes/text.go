@@ -3,7 +3,6 @@ package routes
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -88,23 +87,11 @@ func (h *hostRoutes) routes() []*Route {
 }
 
 func (h *hostRoutes) each(f func(*Route)) {
-	for _, path := range sortedKeys(maps.All(h.exact)) {
-		f(h.exact[path])
-	}
-	h.prefixes.each(f)
+	h.paths.each(f)
 	for _, r := range []*Route{h.fallback, h.catchAll} {
 		if r != nil {
 			f(r)
 		}
-	}
-}
-
-func (e *element) each(f func(*Route)) {
-	for _, name := range sortedKeys(maps.All(e.children)) {
-		e.children[name].each(f)
-	}
-	if e.route != nil {
-		f(e.route)
 	}
 }
 
