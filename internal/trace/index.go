@@ -125,8 +125,8 @@ func (x *Index) external(a netip.Addr) bool {
 // network apart. It is nil for an address that is no Pod's.
 func (x *Index) pod(t netip.AddrPort, of model.Name) *model.Pod {
 	var found *model.Pod
-	x.s.Backends(of).Each(func(_ *model.EndpointSlice, e *model.Endpoint) {
-		if found == nil && e.Addr == t.Addr() && e.Pod.Name != "" {
+	x.s.Backends(of).Each(func(sl *model.EndpointSlice, e *model.Endpoint) {
+		if found == nil && e.Addr == t.Addr() && e.Pod.Name != "" && hasPort(sl, t.Port()) {
 			found = x.s.Pods.At(e.Pod)
 		}
 	})
@@ -140,6 +140,11 @@ func (x *Index) pod(t netip.AddrPort, of model.Name) *model.Pod {
 		}
 	}
 	return nil
+}
+
+// hasPort reports whether the slice's endpoints serve the port; Pods on one host's network differ in nothing else.
+func hasPort(sl *model.EndpointSlice, port uint16) bool {
+	return slices.ContainsFunc(sl.Ports, func(p model.EndpointPort) bool { return p.Port == port || p.Port == 0 })
 }
 
 // endpoint returns the endpoint at the target's address in the Service's slices, or nil.
