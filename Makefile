@@ -18,8 +18,8 @@ deps: ## install what is missing (Debian, Ubuntu), or say what to install
 
 build: ## build podway, the echo server and the Kubernetes of `podway up` into bin/ (the first time takes minutes)
 	@mkdir -p bin
-	@echo "building podway"; go build -trimpath -ldflags '$(LDFLAGS)' -o bin/podway ./cmd/podway
-	@go build -trimpath -ldflags '-s -w' -o bin/echo ./cmd/echo
+	@echo "building podway"; go build -ldflags '$(LDFLAGS)' -o bin/podway ./cmd/podway
+	@go build -ldflags '-s -w' -o bin/echo ./cmd/echo
 	@echo "building Kubernetes $(KUBERNETES) (some ten minutes the first time, seconds later)"
 	@cd lab && go build -trimpath -tags providerless -ldflags '$(LAB_LDFLAGS)' -o ../bin/podway-lab .
 	@cd lab && go build -trimpath -ldflags '-s -w' -o ../bin/pause ./pause
