@@ -21,8 +21,7 @@ import (
 type KernelOptions struct {
 	Program  string   // the executable; started as podnet.PluginName it must be the CNI plugin
 	NodeArgs []string // arguments with which Program calls NodeMain
-	Env      []string // for both, beside the caller's
-	Declared Views    // where a client outside enters, and which names are the ingress's
+	Env      []string // with which it does, beside the caller's
 }
 
 // KernelWorld returns a Maker of worlds with real packets. Nothing is made in the caller's own network namespace, and all of it
@@ -95,7 +94,7 @@ func (w *kernelWorld) Close() error {
 func (w *kernelWorld) Step(ctx context.Context, f *File, i int) error {
 	st := f.Steps[i].State
 	w.snapshot, w.firstNode = st.Snapshot, st.entry()
-	w.index, w.decl = trace.NewIndex(st.Snapshot), w.o.Declared(st.Snapshot)
+	w.index, w.decl = trace.NewIndex(st.Snapshot), Declared(st.Snapshot)
 	if err := w.bringNodes(ctx, f, st); err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ type KernelOptions struct {
 	Program  string
 	NodeArgs []string
 	Env      []string
-	Declared Views
 }
 
 // KernelWorld says that network namespaces are Linux's.

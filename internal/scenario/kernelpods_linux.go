@@ -22,9 +22,6 @@ func nameOf(s string) model.Name {
 	return model.N(ns, name)
 }
 
-// lives reports whether a Pod has processes and an address.
-func lives(p *model.Pod) bool { return p != nil && !p.Terminal() && len(p.Addrs) > 0 }
-
 // removePods takes away the Pods that are gone or were made anew.
 func (w *kernelWorld) removePods(ctx context.Context, st *State) error {
 	var gone []model.Name

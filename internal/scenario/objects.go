@@ -17,6 +17,8 @@ type objects struct {
 	order []string
 	docs  map[string]map[string]any
 	given given
+
+	hasProxy bool // addIngressProxy has done its work
 }
 
 func newObjects() *objects { return &objects{docs: map[string]map[string]any{}, given: newGiven()} }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/control/endpointslice"
+	"github.com/podway/podway/internal/control/loadbalancer"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -31,6 +32,9 @@ const annotationClosed = "scenario.podway.io/closed-ports"
 // state fills in what the short forms left out and makes the snapshot: nodes, then Pods and Services, then the slices of
 // Services that have none, then load balancer addresses.
 func (o *objects) state() (*State, error) {
+	if err := o.addIngressProxy(); err != nil {
+		return nil, err
+	}
 	objs, errs := o.decode()
 	st := &State{Closed: map[model.Name]string{}}
 	o.given.collect(objs)
@@ -55,8 +59,7 @@ func (o *objects) state() (*State, error) {
 			b.Put(m)
 		}
 	}
-	s := b.Snapshot(time.Unix(0, 0))
-	st.Snapshot = withSlices(s)
+	st.Snapshot = withAddresses(withSlices(b.Snapshot(time.Unix(0, 0))))
 	return st, errors.Join(errs...)
 }
 
@@ -137,6 +140,22 @@ func withSlices(s *model.Snapshot) *model.Snapshot {
 		if s.Backends(sl.Service) == nil {
 			b.Put(sl)
 		}
+	}
+	return b.Snapshot(s.Time)
+}
+
+// withAddresses gives Services of type LoadBalancer what podway's controller would give them out of the file's pools.
+func withAddresses(s *model.Snapshot) *model.Snapshot {
+	b := model.NewBuilder(s)
+	for _, a := range loadbalancer.Allocate(s) {
+		if a.Failed() || len(a.Service.LoadBalancerIPs) > 0 {
+			continue // what the file says stands
+		}
+		svc := *a.Service
+		for _, ip := range a.Addrs {
+			svc.LoadBalancerIPs = append(svc.LoadBalancerIPs, model.LoadBalancerIP{Addr: ip})
+		}
+		b.Put(&svc)
 	}
 	return b.Snapshot(s.Time)
 }

@@ -15,10 +15,11 @@ import (
 // Views makes the view of one layer for a snapshot.
 type Views func(*model.Snapshot) trace.View
 
-// Walk returns a Maker of worlds without packets: each question is walked through the hops of a view.
-func Walk(v Views) Maker {
-	return func(context.Context) (World, error) { return &walkWorld{views: v}, nil }
-}
+// ModelWorld makes worlds of level model: each question is walked through what the hops declare.
+func ModelWorld(context.Context) (World, error) { return &walkWorld{views: Declared}, nil }
+
+// RulesWorld makes worlds of level rules: each question is walked through what the hops would write.
+func RulesWorld(context.Context) (World, error) { return &walkWorld{views: NewRendered()}, nil }
 
 type walkWorld struct {
 	views Views
@@ -156,15 +157,20 @@ func (s *State) walked(p trace.Path, http bool) Outcome {
 	}
 	o := Outcome{Result: reached}
 	var from []string
+	left := "" // the node with whose address the request leaves the cluster
 	for _, st := range p.Steps {
 		switch {
 		case st.State == trace.Unknown:
 			return unknown(st)
 		case st.Hop == trace.HopProxy && st.Verdict.Sticky:
 			o.Sticky = true
+		case st.Hop == trace.HopPodnet && st.Verdict.Masquerade:
+			left = "node " + st.Node
 		case st.Hop == trace.HopProcess && ends(p, st):
 			o.Pods = append(o.Pods, s.end(st))
-			if st.Flow.Src.IsValid() {
+			if left != "" {
+				from = append(from, left)
+			} else if st.Flow.Src.IsValid() {
 				from = append(from, s.owner(st.Flow.Src.Addr()))
 			}
 		}
@@ -230,3 +236,6 @@ func failedAt(b *trace.Step, http bool) Outcome {
 	}
 	return o
 }
+
+// lives reports whether a Pod has processes and an address.
+func lives(p *model.Pod) bool { return p != nil && !p.Terminal() && len(p.Addrs) > 0 }
