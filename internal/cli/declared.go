@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/announce"
 	"github.com/podway/podway/internal/hop/dns"
@@ -9,11 +11,12 @@ import (
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
+	"github.com/podway/podway/internal/trace/remote"
 )
 
 // declaredView is what the API says at every hop of every node, on any machine.
-func declaredView(s *model.Snapshot, domain string) (trace.View, error) {
-	names, err := dns.New(dns.Options{Domain: domain, NoUpstream: true})
+func declaredView(s *model.Snapshot, known remote.Settings) (trace.View, error) {
+	names, err := dns.New(dns.Options{Domain: known.Domain, NoUpstream: true, CIDRs: slices.Concat(known.ServiceCIDRs, known.ClusterCIDRs)})
 	if err != nil {
 		return nil, err
 	}
@@ -22,9 +25,9 @@ func declaredView(s *model.Snapshot, domain string) (trace.View, error) {
 		trace.HopName:     names.Declared,
 		trace.HopAnnounce: announce.New(announce.Options{}).Declared, // keeps the last election
 		trace.HopIngress:  func(_ *model.Snapshot, f flow.Flow) flow.Verdict { return table.Verdict(f) },
-		trace.HopProxy:    proxy.New(proxy.Options{}).Declared,
+		trace.HopProxy:    proxy.New(proxy.Options{ServiceCIDRs: known.ServiceCIDRs}).Declared,
 		trace.HopPodnet: func(s *model.Snapshot, f flow.Flow) flow.Verdict {
-			return podnet.Declared(s, podnet.Options{}, nil, f)
+			return podnet.Declared(s, podnet.Options{ServiceCIDRs: known.ServiceCIDRs}, nil, f)
 		},
 	}}, nil
 }

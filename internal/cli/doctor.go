@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podway/podway/internal/doctor"
-	"github.com/podway/podway/internal/trace"
 )
 
 func newDoctor() *cobra.Command {
@@ -19,13 +18,12 @@ Exits with 0 when nothing is wrong, 1 when something is broken, 2 when that coul
 		Args: atMost(0),
 	}
 	f.register(c)
-	domain := c.Flags().String("cluster-domain", trace.DefaultDomain, "domain of the cluster's names")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		v, err := f.open(cmd.Context())
 		if err != nil {
 			return err
 		}
-		declared, err := declaredView(v.snapshot, *domain)
+		declared, err := v.declared()
 		if err != nil {
 			return usage("%w", err)
 		}

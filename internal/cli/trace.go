@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/model"
@@ -23,6 +25,7 @@ type clusterFlags struct {
 	remote.Options
 	folder string
 	output string
+	domain string
 }
 
 func (f *clusterFlags) register(c *cobra.Command) {
@@ -31,6 +34,7 @@ func (f *clusterFlags) register(c *cobra.Command) {
 	c.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "namespace of bare names (default: the context's)")
 	c.Flags().StringVarP(&f.folder, "filename", "f", "", "look at the objects in this file or folder instead of a cluster: everything is predicted")
 	c.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
+	c.Flags().StringVar(&f.domain, "cluster-domain", "", "domain of the cluster's names (default: as podway's ConfigMap says, else "+trace.DefaultDomain+")")
 }
 
 // view is a cluster's objects, and the way to its nodes when it is a live one.
@@ -39,7 +43,11 @@ type view struct {
 	cluster   *remote.Cluster // nil: files
 	namespace string
 	missing   []string
+	settings  remote.Settings
 }
+
+// declared is the view of what the API says.
+func (v *view) declared() (trace.View, error) { return declaredView(v.snapshot, v.settings) }
 
 func (f *clusterFlags) open(ctx context.Context) (*view, error) {
 	if f.output != "text" && f.output != "json" {
@@ -54,8 +62,9 @@ func (f *clusterFlags) open(ctx context.Context) (*view, error) {
 		if ns == "" {
 			ns = "default"
 		}
-		return &view{snapshot: s, namespace: ns}, nil
+		return &view{snapshot: s, namespace: ns, settings: remote.Settings{Domain: f.domain}}, nil
 	}
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go tells of every exec that is ended
 	c, err := remote.Connect(f.Options)
 	if err != nil {
 		return nil, exitWith(ExitUnknown, err)
@@ -66,13 +75,17 @@ func (f *clusterFlags) open(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, exitWith(ExitUnknown, err)
 	}
-	return &view{snapshot: s, cluster: c, namespace: c.Namespace, missing: missing}, nil
+	settings := c.Settings(ctx)
+	if f.domain != "" {
+		settings.Domain = f.domain
+	}
+	return &view{snapshot: s, cluster: c, namespace: c.Namespace, missing: missing, settings: settings}, nil
 }
 
 type traceFlags struct {
 	clusterFlags
-	from, to, resolve, via, domain string
-	probe                          bool
+	from, to, resolve, via string
+	probe                  bool
 }
 
 // fanOut is how many nodes behind a Service are asked; the others are named as not checked.
@@ -104,7 +117,6 @@ Exits with 0 when the request arrives, 1 when a hop is broken, 2 when that could
 	c.Flags().BoolVar(&f.probe, "probe", false, "send real packets as well")
 	c.Flags().StringVar(&f.resolve, "resolve", "", "use this address instead of looking the name up")
 	c.Flags().StringVar(&f.via, "via", "", "from outside: the node where the request enters")
-	c.Flags().StringVar(&f.domain, "cluster-domain", trace.DefaultDomain, "domain of the cluster's names")
 	return c
 }
 
@@ -140,7 +152,7 @@ func (f *traceFlags) arguments(args []string) error {
 }
 
 func (f *traceFlags) question() (trace.Question, error) {
-	q := trace.Question{Namespace: f.Namespace, Target: f.to, Node: f.via, Domain: f.domain, Limit: fanOut}
+	q := trace.Question{Namespace: f.Namespace, Target: f.to, Node: f.via, Limit: fanOut}
 	if _, _, err := trace.ParseTarget(f.to); err != nil {
 		return q, usage("%w", err)
 	}
@@ -166,13 +178,13 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	q.Namespace = v.namespace
+	q.Namespace, q.Domain = v.namespace, v.settings.Domain
 	x := trace.NewIndex(v.snapshot)
 	note, err := x.SetSender(&q, f.from)
 	if err != nil {
 		return usage("%w", err)
 	}
-	declared, err := declaredView(v.snapshot, f.domain)
+	declared, err := v.declared()
 	if err != nil {
 		return usage("%w", err)
 	}

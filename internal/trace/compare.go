@@ -96,6 +96,7 @@ func (c *comparer) askStep(i int, st *Step) {
 		if v, err = c.l.Programmed.Verdict(c.ctx, st.Hop, programmedNode(st), st.Flow); err == nil {
 			st.Programmed = &v
 		}
+		c.askWay(st)
 	}
 	if err == nil {
 		return
@@ -105,6 +106,19 @@ func (c *comparer) askStep(i int, st *Step) {
 		st.Findings = append(st.Findings, flow.Finding{Code: flow.AgentDown, Severity: flow.Warning, Object: "node " + st.Node,
 			Cause: "the live state of node " + st.Node + " could not be read: " + reason(err), Fix: "kubectl -n kube-system get pods -o wide -l app.kubernetes.io/name=podway-node"})
 	}
+}
+
+// askWay compares what the node's proxy does with questions to the DNS server.
+func (c *comparer) askWay(st *Step) {
+	if st.Way == nil || !st.Way.Good() {
+		return
+	}
+	v, err := c.l.Programmed.Verdict(c.ctx, HopProxy, st.Node, dnsPacket(st.Flow))
+	if err != nil || v.Same(*st.Way) {
+		return
+	}
+	st.Findings = append(st.Findings, finding(flow.RulesDiffer, "node "+st.Node, fmt.Sprintf("the rules of node %s send questions to the DNS server another way than the cluster says", st.Node),
+		"kubectl -n kube-system logs -l app.kubernetes.io/name=podway-node", "declared "+st.Way.String(), "programmed "+v.String()))
 }
 
 // programmedNode is the node whose live state matters: for an address, the one that should answer for it.

@@ -121,8 +121,8 @@ func TestTheLayersAreComparedHopByHop(t *testing.T) {
 			code: flow.RulesDiffer, at: "proxy@n1", says: "though every target answers"},
 		{name: "a Pod is not reached over the network", line: ask1, probe: true, probes: map[string]probe.Answer{"10.244.2.7:8080": {Result: probe.Timeout}}, exit: ExitBroken,
 			code: flow.PacketsLost, at: "podnet@n2", says: "from the Pod on node n1 to 10.244.2.7:8080 got timeout"},
-		{name: "DNS does not answer", line: ask1, probe: true, changes: []any{kubeDNS()}, probes: map[string]probe.Answer{"10.96.0.10:53": {Result: probe.Timeout}}, exit: ExitBroken, code: flow.DNSServerDown, at: "dns@n1"},
-		{name: "DNS answers otherwise", line: ask1, probe: true, changes: []any{kubeDNS()}, probes: map[string]probe.Answer{"10.96.0.10:53": {Result: probe.Answered, Rcode: "NOERROR", Records: []string{"A 10.0.0.1"}}}, exit: ExitBroken, code: flow.DNSWrongAnswer, at: "dns@n1"},
+		{name: "DNS does not answer", line: ask1, probe: true, changes: dnsServed(), probes: map[string]probe.Answer{"10.96.0.10:53": {Result: probe.Timeout}}, exit: ExitBroken, code: flow.DNSServerDown, at: "dns@n1"},
+		{name: "DNS answers otherwise", line: ask1, probe: true, changes: dnsServed(), probes: map[string]probe.Answer{"10.96.0.10:53": {Result: probe.Answered, Rcode: "NOERROR", Records: []string{"A 10.0.0.1"}}}, exit: ExitBroken, code: flow.DNSWrongAnswer, at: "dns@n1"},
 		{name: "what the API shows to be broken stays the cause", line: ask1, changes: cartPods(func(p *model.Pod) { p.Ready = false }), exit: ExitBroken, code: flow.PodsNotReady, at: "proxy@n1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -159,6 +159,12 @@ func TestTheLayersAreComparedHopByHop(t *testing.T) {
 
 func kubeDNS() *model.Service {
 	return with(service("kube-system", "kube-dns", "10.96.0.10", "", 53, 53), func(s *model.Service) { s.Ports[0].Protocol = model.UDP })
+}
+
+// dnsServed is the DNS Service with an endpoint.
+func dnsServed() []any {
+	svc := kubeDNS()
+	return []any{svc, slice(svc, pod("kube-system", "dns-1", "n1", "10.244.1.53", nil))}
 }
 
 func TestAnAgentThatIsDownIsNamedOnceBesideTheCause(t *testing.T) {

@@ -50,6 +50,9 @@ func sameTrouble(cause, f flow.Finding) bool {
 	if f.Code == flow.IngressNoBackend || f.Code == flow.IngressDown || f.Code == flow.IngressNoRule {
 		return true
 	}
+	if (cause.Code == flow.IngressDown || cause.Code == flow.DNSServerDown) && cause.Object == f.Object && backendCode(f.Code) {
+		return true
+	}
 	return cause.Code == f.Code || cause.Object == f.Object && cause.Code[:len(cause.Code)-2] == f.Code[:len(f.Code)-2]
 }
 

@@ -83,6 +83,9 @@ func (v *fakeView) proxy(f flow.Flow) flow.Verdict {
 		return flow.Verdict{Action: flow.Pass}
 	}
 	var targets []netip.AddrPort
+	if f.DNS != nil {
+		panic("the proxy is asked about packets, not about names")
+	}
 	v.x.s.Backends(svc.Name).Each(func(sl *model.EndpointSlice, e *model.Endpoint) {
 		if e.Ready {
 			targets = append(targets, netip.AddrPortFrom(e.Addr, sl.Ports[0].Port))

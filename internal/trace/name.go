@@ -161,7 +161,37 @@ func (w *walker) askName(f flow.Flow, name, typ string) Step {
 		f.Dst = netip.AddrPortFrom(svc.ClusterIPs[0], 53)
 		f.Src = w.source(f, f.Dst.Addr().Is4())
 	}
-	return w.ask(HopName, node, f, nil)
+	v, err := w.v.Verdict(w.ctx, HopName, node, f)
+	st := Step{Hop: HopName, Node: node, Flow: f, Verdict: v, Err: err}
+	w.wayToDNS(&st)
+	w.add(st)
+	return *w.last()
+}
+
+// wayToDNS asks the Service proxy about the packets of a Pod's question: a right answer that does not arrive is none.
+func (w *walker) wayToDNS(st *Step) {
+	svc, port := w.service(st.Flow.Dst, flow.UDP)
+	if svc == nil || port == nil || st.Flow.From != flow.FromPod {
+		return
+	}
+	v, err := w.v.Verdict(w.ctx, HopProxy, st.Node, dnsPacket(st.Flow))
+	if err != nil {
+		return
+	}
+	if st.Way = &v; v.Good() {
+		return
+	}
+	f := finding(flow.DNSServerDown, serviceObject(svc), "the client's questions to "+st.Flow.Dst.String()+" are "+string(v.Action), "kubectl -n "+svc.Name.Namespace+" get pods -o wide: see the DNS server")
+	if inner := w.explainService(svc, port, &Step{Hop: HopProxy, Node: st.Node, Flow: st.Flow}); inner != nil {
+		f = finding(flow.DNSServerDown, serviceObject(svc), f.Cause+": "+inner.Cause, inner.Fix, inner.Evidence...)
+	}
+	st.Findings = append(st.Findings, f)
+}
+
+// dnsPacket is the question as the Service proxy sees it.
+func dnsPacket(f flow.Flow) flow.Flow {
+	f.DNS = nil
+	return f
 }
 
 // addresses is the A and AAAA records' addresses.

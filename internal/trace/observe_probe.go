@@ -73,7 +73,7 @@ func (c *comparer) probeName(st *Step, from Origin) {
 	}
 	if a.Result != probe.Answered {
 		st.Observed = append(st.Observed, fmt.Sprintf("%s: %s after %s", st.Flow.Dst, a.Result, round(a.Took)))
-		if st.Verdict.Good() {
+		if st.Verdict.Good() && !hasError(st.Findings) {
 			st.Findings = append(st.Findings, finding(flow.DNSServerDown, "DNS server "+st.Flow.Dst.String(),
 				fmt.Sprintf("the cluster's DNS did not answer the client: %s", a.Result), "kubectl -n kube-system get pods -o wide: see the DNS server on node "+st.Node,
 				"observed "+string(a.Result)+": "+a.Error))

@@ -72,6 +72,9 @@ type Step struct {
 	Findings []flow.Finding `json:",omitempty"` // of this package; the hop's own are in Verdict.Findings
 	Leg      int            `json:",omitempty"` // 0 up to the ingress, 1 behind it
 
+	// Way is what the Service proxy of the node does with a Pod's question to the DNS server's address; nil = not asked.
+	Way *flow.Verdict `json:",omitempty"`
+
 	// Filled in by Compare.
 	Programmed *flow.Verdict `json:",omitempty"` // of the node's live state; nil = not asked, or no answer
 	Unasked    string        `json:",omitempty"` // why Programmed is nil, or the sockets were not seen

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/model"
@@ -24,6 +25,9 @@ func (x *Index) pending(svc *model.Service) flow.Finding {
 	case svc.RequestedLBIP.IsValid() && !x.pooled(svc):
 		f.Cause = fmt.Sprintf("it asks for %s, which is in no AddressPool", svc.RequestedLBIP)
 		f.Fix = "- loadBalancerIP: " + svc.RequestedLBIP.String()
+	case x.freeAddress() != "":
+		f.Cause = fmt.Sprintf("AddressPool %s has free addresses, and no controller has given it one", x.freeAddress())
+		f.Fix = "kubectl -n kube-system logs deploy/podway-controller: see that it runs and leads"
 	default:
 		f.Cause = "no AddressPool has a free address for it"
 		f.Fix = "kubectl edit addresspools: add a range"
@@ -37,6 +41,31 @@ func (x *Index) pending(svc *model.Service) flow.Finding {
 	}
 	return f
 }
+
+// freeAddress is a usable pool that gives addresses to all and has one that no Service has; "" = none.
+func (x *Index) freeAddress() string {
+	for _, p := range model.Sorted(x.s.Pools, func(a, b *model.Pool) int { return strings.Compare(a.Name, b.Name) }) {
+		if !p.AutoAssign || p.Problem != "" {
+			continue
+		}
+		for _, r := range p.Ranges {
+			a := r.From
+			for range maxLooked {
+				if !r.Contains(a) {
+					break
+				}
+				if len(x.services[a]) == 0 {
+					return p.Name
+				}
+				a = a.Next()
+			}
+		}
+	}
+	return ""
+}
+
+// maxLooked is how many addresses of a range are looked at: as many Services may have one each.
+const maxLooked = 1 << 16
 
 func (x *Index) pooled(svc *model.Service) bool {
 	for p := range x.s.Pools.Values() {

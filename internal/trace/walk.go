@@ -272,6 +272,9 @@ func (w *walker) add(st Step) {
 	case failed:
 		st.State, w.broken = Broken, true
 		o := Outcome{Action: st.Verdict.Action, Status: st.Verdict.Status, Rcode: st.Verdict.Rcode, Records: st.Verdict.Records}
+		if st.Way != nil && !st.Way.Good() {
+			o = Outcome{Action: st.Way.Action}
+		}
 		if o.Action == flow.Pass || o.Action == flow.Forward {
 			o.Action = flow.Dropped
 		}

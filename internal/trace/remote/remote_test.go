@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -172,5 +173,19 @@ func TestTheNamespaceIsTheContextsUnlessGiven(t *testing.T) {
 	defer cancel()
 	if _, _, err := c.Load(ctx); err == nil {
 		t.Error("an API server that does not answer must be an error")
+	}
+}
+
+func TestTheClusterSaysItsRanges(t *testing.T) {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "podway"},
+		Data: map[string]string{"PODWAY_CLUSTER_DOMAIN": "corp.local", "PODWAY_SERVICE_CIDRS": "10.96.0.0/16, fd00::/112", "PODWAY_CLUSTER_CIDRS": "10.244.0.0/16"}}
+	s := (&Cluster{Clients: cluster.Clients{Typed: fake.NewClientset(cm)}}).Settings(t.Context())
+	if s.Domain != "corp.local" || len(s.ServiceCIDRs) != 2 || s.ServiceCIDRs[1].String() != "fd00::/112" || len(s.ClusterCIDRs) != 1 {
+		t.Errorf("got %+v", s)
+	}
+	cidr := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.0.0.0/12"}}}
+	s = (&Cluster{Clients: cluster.Clients{Typed: fake.NewClientset(cidr)}}).Settings(t.Context())
+	if s.Domain != "" || len(s.ServiceCIDRs) != 1 || s.ServiceCIDRs[0].String() != "10.0.0.0/12" {
+		t.Errorf("without podway: got %+v", s)
 	}
 }
