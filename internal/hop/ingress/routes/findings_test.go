@@ -108,6 +108,7 @@ func TestVerdicts(t *testing.T) {
 		codes             string
 	}{
 		{"http://shop.example/app/x", "forward 10.0.0.1:8080 10.0.0.2:8080", "Ingress shop/main: path /app (Prefix) of host shop.example -> Service shop/web:http", ""},
+		{"http://shop.example/app?a/../b", "forward 10.0.0.1:8080 10.0.0.2:8080", "", ""},
 		{"http://shop.example/other", "answer status 404", "host shop.example has rules, none for this path", "PW-4002"},
 		{"http://unknown.example/", "answer status 404", "no Ingress has a rule for host unknown.example", "PW-4002"},
 		{"http://alien.example/", "answer status 404", "no Ingress has a rule", "PW-4001 PW-4002"},

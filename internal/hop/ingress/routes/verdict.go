@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/model"
@@ -19,7 +20,8 @@ func (t *Table) Verdict(f flow.Flow) flow.Verdict {
 	if !ok {
 		return flow.Verdict{Action: flow.Answer, Status: http.StatusBadRequest, Why: fmt.Sprintf("%q is no host name", f.HTTP.Host)}
 	}
-	v := t.route(host, f.HTTP.Path)
+	path, _, _ := strings.Cut(f.HTTP.Path, "?")
+	v := t.route(host, path)
 	if f.HTTP.Scheme == "https" {
 		t.addTLS(&v, host)
 	}
