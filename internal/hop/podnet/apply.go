@@ -27,7 +27,7 @@ func (h *Hop) apply(ctx context.Context, have live, want State) (changed int, fi
 		}
 	}
 	steps := slices.Concat(h.neighbourSteps(have.Neighbours, want.Neighbours), h.routeSteps(have.Routes, want.Routes),
-		h.podSteps(have), h.lastSteps(ctx, have, want))
+		h.podSteps(ctx, have), h.lastSteps(ctx, have, want))
 	for _, s := range steps {
 		err := s()
 		if errors.Is(err, route.ErrTaken) { // another program was faster than this Apply; the next Plan says it
@@ -71,25 +71,6 @@ func (h *Hop) routeSteps(have, want []route.Route) []step {
 		if !slices.ContainsFunc(want, func(w route.Route) bool { return w.Dst == r.Dst && w.Metric == r.Metric }) {
 			out = append(out, func() error { return h.doors.routes.Delete(r) })
 		}
-	}
-	return out
-}
-
-// podSteps put back routes to this node's Pods that somebody deleted.
-func (h *Hop) podSteps(have live) []step {
-	reserved, err := h.store.List()
-	if err != nil {
-		return []step{func() error { return err }}
-	}
-	var out []step
-	for _, r := range lost(have, reserved) {
-		out = append(out, func() error {
-			err := h.doors.routes.Put(r)
-			if _, there, lerr := h.doors.links.Get(r.Device); lerr == nil && !there {
-				return nil // the Pod went in the meantime
-			}
-			return err
-		})
 	}
 	return out
 }

@@ -98,6 +98,9 @@ func (h *Hop) compare(ctx context.Context, last *applied) (drift string, err err
 		if gone := lost(have, reserved); len(gone) > 0 {
 			return "missing: " + gone[0].String(), nil
 		}
+		if differ, err := h.hostPortsDiffer(ctx, reserved); err != nil || differ {
+			return "other hostPorts than the Pods have", err
+		}
 	}
 	return "", nil
 }

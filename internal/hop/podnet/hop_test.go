@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/podnet/hostport"
 	"github.com/podway/podway/internal/hop/podnet/ipam"
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/nft"
@@ -36,7 +37,8 @@ type fakeNode struct {
 // addPod makes what the plugin makes for a Pod.
 func (n *fakeNode) addPod() {
 	veth := VethName("here", "eth0")
-	r, err := n.hop.Store().Reserve(ipam.Reservation{Container: "here", IfName: "eth0", Veth: veth}, prefixes("10.244.1.0/24"), nil)
+	port := ipam.Port{Proto: "tcp", HostPort: 80, Port: 8080}
+	r, err := n.hop.Store().Reserve(ipam.Reservation{Container: "here", IfName: "eth0", Veth: veth, Ports: []ipam.Port{port}}, prefixes("10.244.1.0/24"), nil)
 	n.must(err)
 	n.links.Links[veth] = link.Link{Name: veth, Kind: link.KindVeth, Alias: "podway: shop/here eth0", Up: true}
 	n.pod = route.Route{Dst: single(r.Addrs[0]), Device: veth, Proto: RouteProtocol}
@@ -122,12 +124,17 @@ func TestADriftOfAnyKindIsMended(t *testing.T) {
 		},
 		"the MTU":            func(n *fakeNode) { l := n.links.Links[TunnelDevice]; l.MTU = 1500; n.links.Links[TunnelDevice] = l },
 		"entries gone":       func(n *fakeNode) { n.routes.Entries = nil },
-		"the table gone":     func(n *fakeNode) { n.must(n.rules.Apply(context.Background(), nft.Diff(n.rules.Tables()[0], nil))) },
 		"the file gone":      func(n *fakeNode) { n.must(os.Remove(n.hop.opt.ConfigPath)) },
 		"the file spoilt":    func(n *fakeNode) { n.must(os.WriteFile(n.hop.opt.ConfigPath, []byte("{"), 0o644)) },
 		"a Pod's route gone": func(n *fakeNode) { n.must(n.routes.Delete(n.pod)) },
-		"another MTU below":  func(n *fakeNode) { l := n.links.Links["eth0"]; l.MTU -= 10; n.links.Links["eth0"] = l },
-		"forwarding is off":  func(n *fakeNode) { n.sysctl.Values["net/ipv4/ip_forward"] = "0" },
+		"the table gone": func(n *fakeNode) {
+			n.must(n.rules.Apply(context.Background(), []nft.Op{{Kind: nft.DelTable, Table: nft.NewTable(nft.IPv4, Table)}}))
+		},
+		"hostPorts gone": func(n *fakeNode) {
+			n.must(n.rules.Apply(context.Background(), []nft.Op{{Kind: nft.DelTable, Table: nft.NewTable(nft.IPv4, hostport.Table)}}))
+		},
+		"another MTU below": func(n *fakeNode) { l := n.links.Links["eth0"]; l.MTU -= 10; n.links.Links["eth0"] = l },
+		"forwarding is off": func(n *fakeNode) { n.sysctl.Values["net/ipv4/ip_forward"] = "0" },
 	}
 	for name, drift := range drifts {
 		t.Run(name, func(t *testing.T) {

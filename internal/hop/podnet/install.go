@@ -59,16 +59,17 @@ func Uninstall(binDir, confDir string) error {
 // conflist is the network's configuration. Runtimes from before CNI 1.1 read cniVersion only.
 func conflist(o Options) []byte {
 	type plugin struct {
-		Type   string `json:"type"`
-		Config string `json:"config"`
-		Store  string `json:"store"`
+		Type         string          `json:"type"`
+		Config       string          `json:"config"`
+		Store        string          `json:"store"`
+		Capabilities map[string]bool `json:"capabilities"`
 	}
 	b, err := json.MarshalIndent(struct {
 		CNIVersion  string   `json:"cniVersion"`
 		CNIVersions []string `json:"cniVersions"`
 		Name        string   `json:"name"`
 		Plugins     []plugin `json:"plugins"`
-	}{"1.0.0", []string{"1.0.0", "1.1.0"}, NetworkName, []plugin{{PluginName, o.ConfigPath, o.StoreDir}}}, "", "  ")
+	}{"1.0.0", []string{"1.0.0", "1.1.0"}, NetworkName, []plugin{{PluginName, o.ConfigPath, o.StoreDir, map[string]bool{"portMappings": true}}}}, "", "  ")
 	if err != nil {
 		panic(err) // strings only
 	}

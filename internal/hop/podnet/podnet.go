@@ -1,7 +1,7 @@
 // Package podnet is the pod network: every Pod has an address of its node's range, and packets for it find its node and
 // there its device, without translation. It owns the routes of its protocol number, the VXLAN device podway0 with its
 // entries, the nftables tables podway-podnet (masquerading of what leaves the cluster) and the node's configuration file
-// for the CNI plugin, which package cni is. It owns no Service and decides nothing about who may talk to whom.
+// for the CNI plugin, which package cni is. What that makes for each Pod it only repairs. It owns no Service and decides nothing about who may talk to whom.
 package podnet
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/hop/podnet/ipam"
+	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/kernel/route"
@@ -72,6 +73,7 @@ type doors struct {
 	neighbours route.NeighbourDoor
 	sysctl     sysctl.Door
 	rules      nft.Kernel
+	flows      func() (conntrack.Table, error)
 	// changed says cheaply whether devices, addresses, routes or entries changed since it was asked; nil: not known.
 	changed func() (bool, error)
 	close   func()

@@ -1,6 +1,7 @@
 package podnet
 
 import (
+	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/kernel/nft"
@@ -44,6 +45,7 @@ func NewIn(ns *netns.NS, o Options) (*Hop, error) {
 	opened = append(opened, func() { rules.Close() })
 	return newHop(o, doors{
 		links: links, routes: routes, neighbours: routes, sysctl: sysctl.Open(ns), rules: rules,
+		flows:   func() (conntrack.Table, error) { return conntrack.Open(ns) },
 		changed: monitor.Changed, close: closeAll,
 	}), nil
 }

@@ -3,9 +3,7 @@ package podnet
 import (
 	"context"
 	"errors"
-	"slices"
 
-	"github.com/podway/podway/internal/hop/podnet/ipam"
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/kernel/route"
@@ -87,22 +85,4 @@ func (h *Hop) readTables(ctx context.Context, l *live) error {
 		l.Tables[i] = t
 	}
 	return nil
-}
-
-// lost returns the routes to this node's Pods that are missing although the Pod's link is complete: somebody deleted
-// them.
-func lost(l live, reserved []ipam.Reservation) []route.Route {
-	var out []route.Route
-	for _, r := range reserved {
-		if l.Veths[r.Veth].Alias == "" { // not there, or the plugin is at work
-			continue
-		}
-		for _, a := range r.Addrs {
-			want := route.Route{Dst: single(a), Device: r.Veth, Proto: RouteProtocol}
-			if !slices.Contains(l.Pods, want) {
-				out = append(out, want)
-			}
-		}
-	}
-	return out
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -41,7 +42,11 @@ func (p *plugin) add(args *skel.CmdArgs) error {
 	if err := l.reserve(c, args); err != nil {
 		return err
 	}
-	if err := l.make(); err != nil {
+	err = l.make()
+	if err == nil && len(c.RuntimeConfig.PortMappings) > 0 {
+		err = p.syncPorts(p.store(c))
+	}
+	if err != nil {
 		p.undo(c, args)
 		return err
 	}
@@ -51,7 +56,11 @@ func (p *plugin) add(args *skel.CmdArgs) error {
 // undo takes back what a failed ADD did; what it cannot take back now, DEL and GC will.
 func (p *plugin) undo(c *conf, args *skel.CmdArgs) {
 	if p.links.Delete(podnet.VethName(args.ContainerID, args.IfName)) == nil {
-		_ = p.store(c).Release(args.ContainerID, args.IfName)
+		s := p.store(c)
+		_ = s.Release(args.ContainerID, args.IfName)
+		if len(c.RuntimeConfig.PortMappings) > 0 {
+			_ = p.syncPorts(s)
+		}
 	}
 }
 
@@ -100,7 +109,7 @@ func (l *podLink) reserve(c *conf, args *skel.CmdArgs) error {
 	l.alias = podnet.VethAlias(namespace, name, args.IfName)
 	r, err := l.node.store(c).Reserve(ipam.Reservation{
 		Container: args.ContainerID, IfName: args.IfName, Network: c.Name, Netns: args.Netns, Veth: l.veth,
-		Namespace: namespace, Pod: name, UID: uid,
+		Namespace: namespace, Pod: name, UID: uid, Ports: c.ports(), Since: time.Now(),
 	}, l.config.PodCIDRs, l.node.dead)
 	if errors.Is(err, ipam.ErrFull) {
 		cause, _ := flow.CauseOf(flow.PodAddressesOut)

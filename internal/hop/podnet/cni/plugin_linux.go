@@ -74,6 +74,10 @@ type conf struct {
 	types.PluginConf
 	Config string `json:"config"` // path of the podnet.NodeConfig
 	Store  string `json:"store"`  // folder of the reservations
+	// RuntimeConfig has the hostPorts of the Pod's containers (capability portMappings).
+	RuntimeConfig struct {
+		PortMappings []portMapping `json:"portMappings"`
+	} `json:"runtimeConfig"`
 }
 
 func parse(stdin []byte) (*conf, error) {
@@ -134,7 +138,15 @@ func (p *plugin) del(args *skel.CmdArgs) error {
 	if err := p.links.Delete(podnet.VethName(args.ContainerID, args.IfName)); err != nil {
 		return err
 	}
-	return p.store(c).Release(args.ContainerID, args.IfName)
+	s := p.store(c)
+	r, _, err := s.Find(args.ContainerID, args.IfName)
+	if err != nil {
+		return err
+	}
+	if err := s.Release(args.ContainerID, args.IfName); err != nil || len(r.Ports) == 0 {
+		return err
+	}
+	return p.syncPorts(s)
 }
 
 // gc takes away the links and reservations of this network that belong to no attachment that the runtime knows.
@@ -164,5 +176,8 @@ func (p *plugin) gc(args *skel.CmdArgs) error {
 			return fmt.Errorf("cni: gc of container %s: %w", r.Container, err)
 		}
 	}
-	return s.Drop(gone)
+	if err := s.Drop(gone); err != nil {
+		return err
+	}
+	return p.syncPorts(s)
 }

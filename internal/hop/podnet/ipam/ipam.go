@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // ErrFull says that a range has no free address; flow code PW-5005.
@@ -26,7 +27,17 @@ type Reservation struct {
 	Namespace string       `json:"namespace,omitempty"`
 	Pod       string       `json:"pod,omitempty"`
 	UID       string       `json:"uid,omitempty"`
+	Ports     []Port       `json:"ports,omitempty"`
+	Since     time.Time    `json:"since,omitzero"`
 	Addrs     []netip.Addr `json:"-"` // the files' names
+}
+
+// Port is a port of the node that leads to the Pod: a container's hostPort.
+type Port struct {
+	Proto    string     `json:"proto"`           // tcp, udp or sctp
+	HostIP   netip.Addr `json:"hostIP,omitzero"` // none: all addresses of the node
+	HostPort uint16     `json:"hostPort"`
+	Port     uint16     `json:"port"` // the Pod's
 }
 
 // Is reports whether the reservation is that of an interface of a container.

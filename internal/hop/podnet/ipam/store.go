@@ -80,6 +80,17 @@ func (s *Store) Drop(gone func(Reservation) bool) error {
 	return s.locked(func() error { return s.drop(gone) })
 }
 
+// Locked calls f with all reservations while none can be made or given back.
+func (s *Store) Locked(f func(all []Reservation) error) error {
+	return s.locked(func() error {
+		all, err := s.List()
+		if err != nil {
+			return err
+		}
+		return f(all)
+	})
+}
+
 func (s *Store) drop(gone func(Reservation) bool) error {
 	all, err := s.List()
 	if err != nil {

@@ -3,7 +3,9 @@
 package podnettest
 
 import (
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/netns"
@@ -70,4 +72,34 @@ func (h *Host) Forward() {
 	h.t.Helper()
 	h.Set("net/ipv4/ip_forward", "1", "net/ipv6/conf/all/forwarding", "1",
 		"net/ipv4/conf/all/rp_filter", "1", "net/ipv4/conf/default/rp_filter", "1")
+}
+
+// Wire connects device dev of h with device peerDev of peer, gives both ends addresses with their networks, and waits
+// until packets pass.
+func (h *Host) Wire(dev string, addrs []string, peer *Host, peerDev string, peerAddrs []string) {
+	h.t.Helper()
+	h.Must(h.Links.AddPair(link.Pair{Name: dev, Peer: peerDev, MTU: 1500, PeerNS: peer.NS}))
+	h.configure(dev, addrs)
+	peer.configure(peerDev, peerAddrs)
+	for _, e := range []struct {
+		h   *Host
+		dev string
+	}{{h, dev}, {peer, peerDev}} {
+		e.h.Must(e.h.Links.AwaitRunning(e.dev, 5*time.Second))
+	}
+}
+
+func (h *Host) configure(dev string, addrs []string) {
+	h.t.Helper()
+	for _, a := range addrs {
+		h.Must(h.Links.AddAddr(dev, netip.MustParsePrefix(a)))
+	}
+	h.Must(h.Links.SetUp(dev, true))
+	for _, a := range addrs {
+		p := netip.MustParsePrefix(a)
+		if p.Addr().Is6() { // AddAddr leaves connected IPv6 routes to its caller
+			h.Must(h.Routes.Put(route.Route{Dst: p.Masked(), Device: dev, Proto: 2}))
+		}
+		h.Must(h.Routes.AwaitLocal(p.Addr(), 5*time.Second))
+	}
 }

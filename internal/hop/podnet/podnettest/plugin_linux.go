@@ -19,12 +19,20 @@ import (
 // Runtime calls the CNI plugin on a node as a container runtime does. The plugin is the test's own executable, whose
 // TestMain must turn to it when CNI_COMMAND is set.
 type Runtime struct {
-	Node   *Host
-	Dir    string
-	Config podnet.NodeConfig
+	Node  *Host
+	Dir   string
+	Ports []HostPort // of the next Pods
 
 	cni  *libcni.CNIConfig
 	list *libcni.NetworkConfigList
+}
+
+// HostPort is a container's hostPort, in the words of container runtimes.
+type HostPort struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP,omitempty"`
 }
 
 // NewRuntime prepares a folder with the plugin, its configuration and its store.
@@ -36,7 +44,7 @@ func NewRuntime(t testing.TB, node *Host) *Runtime {
 	node.Must(os.Symlink(os.Args[0], filepath.Join(bin, podnet.PluginName)))
 	r.cni = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(r.Dir, "cache"), nil)
 	list, err := libcni.ConfListFromBytes(fmt.Appendf(nil,
-		`{"cniVersion":"1.1.0","name":"podway","plugins":[{"type":%q,"config":%q,"store":%q}]}`,
+		`{"cniVersion":"1.1.0","name":"podway","plugins":[{"type":%q,"config":%q,"store":%q,"capabilities":{"portMappings":true}}]}`,
 		podnet.PluginName, r.ConfigPath(), r.StoreDir()))
 	node.Must(err)
 	r.list = list
@@ -68,6 +76,9 @@ func (r *Runtime) args(pod *Host) *libcni.RuntimeConf {
 	}}
 	if pod.NS != nil {
 		rt.NetNS = pod.NS.Path()
+	}
+	if len(r.Ports) > 0 {
+		rt.CapabilityArgs = map[string]any{"portMappings": r.Ports}
 	}
 	return rt
 }

@@ -151,3 +151,44 @@ func dontFragment(network, _ string, raw syscall.RawConn) error {
 	})
 	return errors.Join(err, cerr)
 }
+
+// ServeName answers every datagram with a name.
+func (h *Host) ServeName(addr, name string) {
+	h.t.Helper()
+	h.Must(h.NS.Do(func() error {
+		u, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			return err
+		}
+		h.t.Cleanup(func() { u.Close() })
+		go func() {
+			for b := make([]byte, 100); ; {
+				_, from, err := u.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				u.WriteTo([]byte(name), from)
+			}
+		}()
+		return nil
+	}))
+}
+
+// Sender returns a function that sends a datagram to addr, always from the same port, and waits a moment for the answer.
+func (h *Host) Sender(addr string) func() (answer string, err error) {
+	h.t.Helper()
+	var u net.PacketConn
+	to, err := net.ResolveUDPAddr("udp", addr)
+	h.Must(err)
+	h.Must(h.NS.Do(func() (err error) { u, err = net.ListenPacket("udp4", ":0"); return err }))
+	h.t.Cleanup(func() { u.Close() })
+	return func() (string, error) {
+		if _, err := u.WriteTo([]byte("who"), to); err != nil {
+			return "", err
+		}
+		u.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		b := make([]byte, 100)
+		n, _, err := u.ReadFrom(b)
+		return string(b[:n]), err
+	}
+}
