@@ -9,6 +9,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/podway/podway/internal/control/controltest"
@@ -123,4 +125,33 @@ func (l *lab) delete(o any) {
 func (l *lab) writes(verb, resource string) int {
 	defer l.server.ClearActions()
 	return l.server.Writes(verb, resource)
+}
+
+// slowAnswers carries requests out at once and answers late.
+type slowAnswers struct {
+	kubernetes.Interface
+	wait time.Duration
+}
+
+func (s *slowAnswers) DiscoveryV1() typed.DiscoveryV1Interface {
+	return slowDiscovery{s.Interface.DiscoveryV1(), s.wait}
+}
+
+type slowDiscovery struct {
+	typed.DiscoveryV1Interface
+	wait time.Duration
+}
+
+func (s slowDiscovery) EndpointSlices(ns string) typed.EndpointSliceInterface {
+	return slowSlices{s.DiscoveryV1Interface.EndpointSlices(ns), s.wait}
+}
+
+type slowSlices struct {
+	typed.EndpointSliceInterface
+	wait time.Duration
+}
+
+func (s slowSlices) Update(ctx context.Context, o *discoveryv1.EndpointSlice, opt metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
+	defer time.Sleep(s.wait)
+	return s.EndpointSliceInterface.Update(ctx, o, opt)
 }

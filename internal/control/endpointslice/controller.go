@@ -58,6 +58,8 @@ type state struct {
 	gone    bool      // seen to vanish
 	missing time.Time // since when slices are there without a Service
 	fight   fight
+	writing bool // a sync writes now; what comes in may be the echo of a write whose answer is still on its way
+	recheck bool // something came in meanwhile
 }
 
 // dirt is what changed since the last sync. pods is nil when everything must be looked at.

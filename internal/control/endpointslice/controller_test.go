@@ -350,3 +350,27 @@ func TestAWriteThatNeverComesBackIsLookedUp(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEchoThatOvertakesItsAnswerIsNoForeignWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		l := newLab(t, s, nil)
+		defer l.close()
+		slow := &slowAnswers{Interface: s, wait: 20 * time.Millisecond}
+		l.put(append(allNodes(), cart(), pod(0))...)
+		settle(time.Second)
+		l.ctl.mu.Lock()
+		l.ctl.Client = slow
+		l.ctl.mu.Unlock()
+		for i := range 50 {
+			l.put(pod(0, func(p *model.Pod) { p.Ready = i%2 == 1 }))
+			settle(50 * time.Millisecond)
+		}
+		if n := l.writes("update", "endpointslices"); n != 50 {
+			t.Errorf("50 flips took %d writes", n)
+		}
+		if len(l.events.Events) > 0 {
+			t.Errorf("event %s", <-l.events.Events)
+		}
+	})
+}

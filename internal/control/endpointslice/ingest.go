@@ -63,6 +63,8 @@ func (c *Controller) serviceChanged(n model.Name, oldSnap *model.Snapshot, first
 		}
 		c.soil(n, "", trigger)
 		c.endpoints.soon(n, trigger)
+	} else if foreign && st.writing {
+		st.recheck = true
 	} else if foreign {
 		c.repair(n)
 	}

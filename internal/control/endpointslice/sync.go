@@ -71,9 +71,24 @@ func (c *Controller) sync(ctx context.Context, n model.Name) error {
 		return nil
 	}
 	ch := c.plan(n, s, d)
+	s.writing = !ch.Empty()
 	c.mu.Unlock()
+	if ch.Empty() {
+		return nil
+	}
+	defer c.written(n, s)
 	stamp(ch, d.trigger)
 	return c.write(ctx, n, ch)
+}
+
+// written ends what began with s.writing.
+func (c *Controller) written(n model.Name, s *state) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.writing = false; s.recheck {
+		s.recheck = false
+		c.again(n, 0)
+	}
 }
 
 func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {

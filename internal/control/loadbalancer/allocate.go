@@ -265,8 +265,9 @@ func (a *allocator) findAsked(w *wish, f string) (reason, message string) {
 	return reason, message
 }
 
-// free is the first address of a range that nobody has. IPv4 addresses that end in 0 or 255 are passed over unless the
-// range is nothing else: too many devices take them for the network's own or for broadcast.
+// free is the first address of a range that nobody has. Addresses that end in a zero byte, and IPv4 ones that end in 255,
+// are passed over unless the range is nothing else: they are, or are taken for, the network's own (in IPv6 the anycast
+// address of routers, RFC 4291) or broadcast.
 func (a *allocator) free(key string, r model.AddrRange) netip.Addr {
 	ip, seen := a.cursor[key]
 	if !seen {
@@ -276,7 +277,7 @@ func (a *allocator) free(key string, r model.AddrRange) netip.Addr {
 		if a.taken[ip] != "" {
 			continue
 		}
-		if last := ip.AsSlice()[ip.BitLen()/8-1]; ip.Is4() && (last == 0 || last == 255) && r.From != r.To {
+		if last := ip.AsSlice()[ip.BitLen()/8-1]; (last == 0 || ip.Is4() && last == 255) && r.From != r.To {
 			continue
 		}
 		break

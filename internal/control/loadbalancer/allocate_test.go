@@ -111,6 +111,8 @@ func TestAllocate(t *testing.T) {
 			"x [192.0.2.3] IPAllocated: has 192.0.2.3\n"},
 		"endings 0 and 255 only on request": {[]any{pool("a", "192.0.2.255-192.0.3.2"), svc("x", ""), svc("y", "", note(AnnotationIPs, "192.0.3.0"))},
 			"x [192.0.3.1] IPAllocated: has 192.0.3.1\ny [192.0.3.0] IPAllocated: has 192.0.3.0\n"},
+		"the anycast address of routers only on request": {[]any{pool("a", "2001:db8::-2001:db8::ff"), svc("x", "", func(s *model.Service) { s.IPFamilies = []string{"IPv6"} })},
+			"x [2001:db8::1] IPAllocated: has 2001:db8::1\n"},
 		"a class of podway": {[]any{pool("a", "192.0.2.1"), svc("x", "", func(s *model.Service) { s.LoadBalancerClass = model.LoadBalancerClass })},
 			"x [192.0.2.1] IPAllocated: has 192.0.2.1\n"},
 		"a foreign class is left alone, and keeps what it has": {[]any{pool("a", "192.0.2.1-192.0.2.2"), svc("w", "192.0.2.1", func(s *model.Service) { s.LoadBalancerClass = "x/y" }), svc("x", "")},

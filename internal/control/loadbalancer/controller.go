@@ -149,8 +149,8 @@ func (c *Controller) replan() {
 		if _, ok := plan[n]; ok {
 			continue
 		}
-		if svc := view.Services.At(n); svc != nil && svc.Type == model.LoadBalancer && !svc.Deleting { // somebody else's now
-			a := Assignment{Service: svc, Release: true, Reason: ReasonReleased, Message: "another controller serves the Service"}
+		if svc := view.Services.At(n); svc != nil && !svc.Deleting { // not podway's any more: take the condition away
+			a := Assignment{Service: svc, Release: true, Reason: ReasonReleased, Message: "podway does not serve the Service any more"}
 			a.Addrs = planned(a)
 			plan[n] = a
 		} else {

@@ -142,6 +142,11 @@ func TestAnAddressIsGivenKeptOverARestartAndReleased(t *testing.T) {
 		time.Sleep(time.Second)
 		l.want("x", "")
 		l.want("z", "192.0.2.1 True IPAllocated: has 192.0.2.1")
+		l.update("y", func(s *corev1.Service) { // newer API servers clear the addresses themselves
+			s.Spec.Type, s.Status.LoadBalancer = corev1.ServiceTypeClusterIP, corev1.LoadBalancerStatus{}
+		})
+		time.Sleep(time.Second)
+		l.want("y", "")
 		l.close()
 	})
 }
