@@ -24,7 +24,7 @@ func Host(header string) (string, bool) {
 		switch c := h[i]; {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
 		case c == '.':
-			if i == 0 || h[i-1] == '.' {
+			if i == 0 || h[i-1] == '.' || i == len(h)-1 {
 				return "", false
 			}
 		case 'A' <= c && c <= 'Z':

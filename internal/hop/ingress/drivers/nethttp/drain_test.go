@@ -67,6 +67,9 @@ func TestDrainingGoesOnAcceptingAndSendsClientsAway(t *testing.T) {
 		c.Close()
 		t.Error("still accepts after the end")
 	}
+	if err := s.srv.Start(); err == nil {
+		t.Error("a server that was closed starts again")
+	}
 }
 
 func TestDrainingEndsAtItsDeadlineWithUpgradedConnections(t *testing.T) {

@@ -27,6 +27,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	listeners []net.Listener
+	closed    bool
 	serving   sync.WaitGroup
 }
 
@@ -56,7 +57,10 @@ func (s *Server) Start() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.listeners) > 0 {
+	switch {
+	case s.closed:
+		return errors.New("nethttp: start after close")
+	case len(s.listeners) > 0:
 		return nil
 	}
 	var open []net.Listener
@@ -153,7 +157,7 @@ func (s *Server) Close() error {
 	for _, l := range s.listeners {
 		l.Close()
 	}
-	s.listeners = nil
+	s.listeners, s.closed = nil, true
 	s.mu.Unlock()
 	s.serving.Wait()
 	s.upgraded.closeAll()
