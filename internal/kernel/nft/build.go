@@ -43,6 +43,17 @@ func VMap(set string, src Reg) Lookup {
 	return Lookup{Set: set, Src: src, Map: true, Verdicts: true}
 }
 
+// Number turns what a map loaded at from, one register, into a number at each of to, by way of the packet's mark, which it
+// puts back from save. Nothing needs this but the nft command: until version 1.1 it does not know how wide a map's data
+// is, and aborts, for the whole ruleset, when it lists a rule in which that is part of a key. The mark's width it knows.
+func Number(from, save Reg, to ...Reg) []Expr {
+	out := []Expr{Meta{Key: MetaMark, Dst: save}, MetaSet{Key: MetaMark, Src: from}}
+	for _, r := range to {
+		out = append(out, Meta{Key: MetaMark, Dst: r})
+	}
+	return append(out, MetaSet{Key: MetaMark, Src: save})
+}
+
 // To is a verdict that goes to a chain and does not come back.
 func To(chain string) Verdict { return Verdict{Kind: Goto, Chain: chain} }
 
@@ -89,6 +100,11 @@ func HasBits(load Expr, bits uint32) []Expr {
 
 // Translated goes on if the connection's destination was translated; register 0 is used.
 func Translated() []Expr { return HasBits(Ct{Key: CtStatus}, StatusDNAT) }
+
+// NotTranslated goes on if the connection's destination was not translated; register 0 is used.
+func NotTranslated() []Expr {
+	return append(HasBits(Ct{Key: CtStatus}, StatusDNAT)[:2], Cmp{Op: Eq, Data: host32(0)})
+}
 
 // IsNew goes on if the packet begins a connection; register 0 is used.
 func IsNew() []Expr { return HasBits(Ct{Key: CtState}, StateNew) }

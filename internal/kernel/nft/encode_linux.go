@@ -216,7 +216,23 @@ func (w *batch) addSet(t *Table, s *Set) {
 		w.u64(unix.NFTA_SET_TIMEOUT, uint64(s.Timeout/time.Millisecond))
 	}
 	w.desc(s)
+	w.byteOrder(s)
 	w.done(at)
+}
+
+// byteOrder tells the nft command, by libnftnl's user data, which lone numbers are in the host's order.
+func (w *batch) byteOrder(s *Set) {
+	host := string([]byte{4}) + host32(1)
+	data := ""
+	if len(s.Key) == 1 && s.Key[0] == Mark {
+		data += "\x00" + host
+	}
+	if len(s.Data) == 1 && s.Data[0] == Mark {
+		data += "\x01" + host
+	}
+	if data != "" {
+		w.bytes(unix.NFTA_SET_USERDATA, data)
+	}
 }
 
 // desc tells the size, and for concatenated intervals the length of each field.

@@ -21,15 +21,15 @@ func sample() *Table {
 	t := NewTable(IPv4, "pw-test")
 	t.Comment = "made by a test"
 	t.AddSet(
-		&Set{Name: "services", Key: []Type{IPv4Addr, Proto, Service}, Data: []Type{Mark, Mark}, Elems: map[string]string{
-			tuple("10.96.0.7", TCP, 80).String(): Key{}.Mark(1).Mark(3).String(),
-			tuple("10.96.0.8", UDP, 53).String(): Key{}.Mark(2).Mark(0).String(),
+		&Set{Name: "services", Key: []Type{IPv4Addr, Proto, Service}, Data: []Type{Mark}, Elems: map[string]string{
+			tuple("10.96.0.7", TCP, 80).String(): Key{}.Mark(3).String(),
+			tuple("10.96.0.8", UDP, 53).String(): Key{}.Mark(2).String(),
 		}},
-		&Set{Name: "dispatch", Key: []Type{Mark, Mark}, Verdicts: true, Elems: map[string]string{
-			Key{}.Mark(1).Mark(3).String(): "goto lb-3",
-			Key{}.Mark(2).Mark(0).String(): "goto reject",
+		&Set{Name: "dispatch", Key: []Type{Mark}, Verdicts: true, Elems: map[string]string{
+			Key{}.Mark(3).String(): "goto lb-3",
+			Key{}.Mark(2).String(): "goto reject",
 		}},
-		&Set{Name: "masquerade", Key: []Type{Mark, Mark}, Verdicts: true, Elems: map[string]string{Key{}.Mark(2).Mark(0).String(): "goto masq"}},
+		&Set{Name: "masquerade", Key: []Type{Mark}, Verdicts: true, Elems: map[string]string{Key{}.Mark(2).String(): "goto masq"}},
 		&Set{Name: "endpoints", Key: []Type{IPv4Addr, Proto, Service, Mark}, Data: []Type{IPv4Addr, Service}, Elems: map[string]string{}},
 		&Set{Name: "sources", Key: []Type{IPv4Addr, Proto, Service, IPv4Addr}, Interval: true, Elems: map[string]string{
 			tuple("10.1.1.1", TCP, 80).Addr(addr("192.0.2.0")).String() + tuple("10.1.1.1", TCP, 80).Addr(addr("192.0.2.255")).String(): "",
@@ -68,7 +68,7 @@ func sample() *Table {
 		&Chain{Name: "postrouting", Base: &Base{Type: "nat", Hook: Postrouting, Priority: PrioritySrcNAT}, Rules: []Rule{
 			R(Translated(), FromLocal(), Masquerade{FullyRandom: true}),
 			R(Translated(), Ct{Key: CtDstIP, Original: true, Dst: 1}, L4Proto(2), Ct{Key: CtProtoDst, Original: true, Dst: 3},
-				MapTo("services", 1, 1), VMap("masquerade", 1)),
+				MapTo("services", 1, 1), Number(1, 2, 1), VMap("masquerade", 1)),
 			R(OIF("eth0", true), SrcIn(netip.MustParsePrefix("10.244.1.0/24")), DstAddr(IPv4, 0), NotInSet("pods", 0), Masquerade{}),
 		}},
 		&Chain{Name: "output", Base: &Base{Type: "nat", Hook: Output, Priority: PriorityDstNAT}, Rules: []Rule{R(To("services"))}},
@@ -78,7 +78,7 @@ func sample() *Table {
 			{Exprs: []Expr{Counter{}, Verdict{Kind: Accept}}, Comment: "all else"},
 		}},
 		&Chain{Name: "services", Rules: []Rule{
-			R(load, MapTo("services", 1, 1), VMap("dispatch", 1)),
+			R(load, MapTo("services", 1, 1), Number(1, 2, 1), VMap("dispatch", 1)),
 			R(ToLocal(), DstPort(0), MapTo("ports", 0, 0), Cmp{Op: Gte, Data: host32(7)}, Verdict{Kind: Jump, Chain: "reject"}),
 			R(Immediate{Dst: 0, Data: host32(5)}, Verdict{Kind: Return}),
 		}},
@@ -106,9 +106,9 @@ func TestASampleTableIsValidAndItsRulesReadAsNftWritesThem(t *testing.T) {
 	}
 	want := []string{
 		"ct status & 0x20 != 0x0 fib saddr type local masquerade fully-random",
-		"ct status & 0x20 != 0x0 ct original ip daddr . meta l4proto . ct original proto-dst map @services vmap @masquerade",
+		"ct status & 0x20 != 0x0 meta mark set ct original ip daddr . meta l4proto . ct original proto-dst map @services meta mark set meta mark meta mark vmap @masquerade",
 		`oifname != "eth0" ip saddr & 255.255.255.0 10.244.1.0 ip daddr != @pods masquerade`,
-		"ip daddr . meta l4proto . th dport map @services vmap @dispatch",
+		"meta mark set ip daddr . meta l4proto . th dport map @services meta mark set meta mark meta mark vmap @dispatch",
 		"fib daddr type local th dport map @ports >= 0x7 jump reject",
 		"return",
 		"ip saddr . ip daddr . meta l4proto . th dport map @affinity update @affinity { ip saddr . ip daddr . meta l4proto . th dport timeout 60s : ip saddr . ip daddr . meta l4proto . th dport map @affinity } dnat ip to ip saddr . ip daddr . meta l4proto . th dport map @affinity",
@@ -206,7 +206,7 @@ func variants() []*Table {
 		change(func(t *Table) { t.Sets["endpoints"].Elems = map[string]string{} }),
 		change(func(t *Table) {
 			for k := range t.Sets["services"].Elems {
-				t.Sets["services"].Elems[k] = Key{}.Mark(2).Mark(0).String()
+				t.Sets["services"].Elems[k] = Key{}.Mark(2).String()
 			}
 		}),
 		change(func(t *Table) {
@@ -256,7 +256,7 @@ func refusals(t *testing.T, k Kernel) {
 		op   Op
 		want error
 	}{
-		{"a key with another value", Op{Kind: AddElems, Set: services, Elems: []Elem{{key, Key{}.Mark(9).Mark(9).String()}}}, ErrExist},
+		{"a key with another value", Op{Kind: AddElems, Set: services, Elems: []Elem{{key, Key{}.Mark(9).String()}}}, ErrExist},
 		{"deleting a key that is not there", Op{Kind: DelElems, Set: services, Elems: []Elem{{tuple("10.0.0.1", TCP, 1).String(), ""}}}, ErrNotExist},
 		{"a chain that is there", Op{Kind: AddChain, Chain: s.Chains["lb-3"]}, ErrExist},
 		{"deleting a chain that a map names", Op{Kind: DelChain, Chain: s.Chains["lb-3"]}, nil},
@@ -264,7 +264,7 @@ func refusals(t *testing.T, k Kernel) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.op.Table = s
-			extra := Op{Kind: AddElems, Table: s, Set: services, Elems: []Elem{{tuple("10.7.7.7", TCP, 7).String(), Key{}.Mark(1).Mark(3).String()}}}
+			extra := Op{Kind: AddElems, Table: s, Set: services, Elems: []Elem{{tuple("10.7.7.7", TCP, 7).String(), Key{}.Mark(3).String()}}}
 			err := k.Apply(context.Background(), []Op{extra, c.op})
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Fatalf("got %v, want %v", err, c.want)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errChanged means that somebody changed tables while they were being read.
+// errChanged means that somebody changed tables while they were being read, or that the kernel was making a hash table
+// larger, which it does for a while after a big load: then some elements come twice and others not at all.
 var errChanged = errors.New("tables changed while they were read")
 
 // Read implements Kernel. It asks for the one table's rules, sets and elements; of other tables it sees no more than the
@@ -23,6 +24,11 @@ func (c *Conn) Read(ctx context.Context, f Family, name string) (*Table, error) 
 				return nil, fmt.Errorf("nft: read table %s %s: %w", f, name, err)
 			}
 			return t, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond << try):
 		}
 	}
 }
@@ -213,16 +219,21 @@ func typesOf(id uint32) []Type {
 
 func (c *Conn) readElems(t *Table, s *Set) error {
 	var ends []string
+	seen := 0
 	err := c.ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, t.Family, func(w *buffer) {
 		w.str(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
 		w.str(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
 	}, func(a map[uint16][]byte) {
 		attrs(a[unix.NFTA_SET_ELEM_LIST_ELEMENTS], func(_ uint16, b []byte) {
+			seen++
 			if end := s.decodeElem(b); end != "" {
 				ends = append(ends, end)
 			}
 		})
 	})
+	if err == nil && seen != len(s.Elems)+len(ends) {
+		err = errChanged
+	}
 	if err == nil && s.Interval && len(s.Key) == 1 {
 		s.pair(ends)
 	}

@@ -143,7 +143,7 @@ func (b *Backend) step(ctx context.Context, k knft.Kernel, before, p *proxy.Plan
 			now.add(p.Services.At(n))
 		})
 		d := delta{f: f, plan: p, total: b.totals[i], was: was, now: now}
-		if wanted(before, f, d.total.ports) != wanted(p, f, d.ports()) {
+		if wanted(before, f, d.total.ports) != wanted(p, f, d.ports()) || !d.partial() {
 			return b.full(ctx, k, before, p)
 		}
 		if wanted(p, f, d.ports()) {

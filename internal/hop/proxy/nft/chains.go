@@ -8,64 +8,61 @@ import (
 	"github.com/podway/podway/internal/hop/proxy"
 )
 
-// layout is where things stand in the registers while an endpoint is chosen: client, vip (address, protocol, port), and
-// then first the slot and in its place the endpoint. Keys of all maps are stretches of this row.
-type layout struct {
-	f                    knft.Family
-	client, vip, l4, to  knft.Reg
-	endpoint, targetPort knft.Reg
+// row is where things stand in the registers while an endpoint is chosen: client, frontend (address, protocol, port), then
+// the slot or token and in its place the endpoint; last the token to be remembered. Keys of all maps are stretches of it.
+type row struct {
+	f                 knft.Family
+	client, front     knft.Reg
+	l4, to            knft.Reg
+	slot, port, token knft.Reg // slot is also where the endpoint's address begins
 }
 
-// layoutOf places the row; without affinity there is no client in it.
-func layoutOf(f knft.Family, withClient bool) layout {
+// rowOf places the row; without affinity there is no client in it. An IPv6 row with a client fills all 16 registers.
+func rowOf(f knft.Family, withClient bool) row {
 	words := knft.Reg(1)
 	if f == knft.IPv6 {
 		words = 4
 	}
-	l := layout{f: f}
+	r := row{f: f}
 	if withClient {
-		l.vip = words
+		r.front = words
 	}
-	l.l4 = l.vip + words
-	l.to = l.l4 + 1
-	l.endpoint = l.to + 1
-	l.targetPort = l.endpoint + words
-	return l
+	r.l4 = r.front + words
+	r.to = r.l4 + 1
+	r.slot = r.to + 1
+	r.port = r.slot + words
+	r.token = r.port + 1
+	return r
 }
 
 // frontend loads the address, protocol and port that the packet was sent to.
-func (l layout) frontend() []knft.Expr {
-	return []knft.Expr{knft.DstAddr(l.f, l.vip), knft.L4Proto(l.l4), knft.DstPort(l.to)}
+func (r row) frontend() []knft.Expr {
+	return []knft.Expr{knft.DstAddr(r.f, r.front), knft.L4Proto(r.l4), knft.DstPort(r.to)}
 }
 
-// load fills the row up to the vip.
-func (l layout) load(c class) []knft.Expr {
-	var out []knft.Expr
-	if c.affinity > 0 {
-		out = append(out, knft.SrcAddr(l.f, l.client))
-	}
-	out = append(out, l.frontend()...)
-	if c.external {
-		out = append(out, knft.MapTo(external, l.vip, l.vip))
-	}
-	return out
+// draw puts a random slot in its place.
+func (r row) draw(n uint16, offset uint32) knft.Expr {
+	return knft.Numgen{Dst: r.slot, Mod: uint32(n), Offset: offset}
 }
 
-// pick draws a slot and replaces it by the endpoint.
-func (l layout) pick(n uint16, offset uint32) []knft.Expr {
-	var draw knft.Expr = knft.Numgen{Dst: l.endpoint, Mod: uint32(n), Offset: offset}
-	if n == 1 {
-		draw = knft.Immediate{Dst: l.endpoint, Data: knft.Key{}.Mark(offset).String()}
-	}
-	return []knft.Expr{draw, knft.MapTo(endpoints, l.vip, l.endpoint)}
+func (r row) dnat() knft.Expr {
+	return knft.NAT{Family: r.f, AddrReg: r.slot, HasPort: true, PortReg: r.port}
 }
 
-func (l layout) dnat() knft.Expr {
-	return knft.NAT{Family: l.f, AddrReg: l.endpoint, HasPort: true, PortReg: l.targetPort}
+// class replaces the frontend by the number of its class.
+func (r row) class() []knft.Expr {
+	return append([]knft.Expr{knft.MapTo(services, r.front, r.front)}, knft.Number(r.front, r.port, r.front)...)
 }
 
-func (l layout) remember(op knft.DynOp, c class) knft.Expr {
-	d := knft.Dynset{Set: affinity, Op: op, Key: l.client, Map: true, Data: l.endpoint}
+// byToken looks a token up in a map and puts the endpoint that has it into its place; the token stays beside it. A token
+// that no endpoint has ends the rule.
+func (r row) byToken(mapName string, key knft.Reg) []knft.Expr {
+	out := append([]knft.Expr{knft.MapTo(mapName, key, r.token)}, knft.Number(r.token, r.port, r.slot, r.token)...)
+	return append(out, knft.MapTo(sticky, r.front, r.slot))
+}
+
+func (r row) remember(op knft.DynOp, c class) knft.Expr {
+	d := knft.Dynset{Set: affinity, Op: op, Key: r.client, Map: true, Data: r.token}
 	if op != knft.DynDelete {
 		d.Timeout = time.Duration(c.affinity) * time.Second
 	}
@@ -74,21 +71,19 @@ func (l layout) remember(op knft.DynOp, c class) knft.Expr {
 
 // choose are the rules that send a packet that matches cond to one of n endpoints.
 func choose(f knft.Family, c class, cond []knft.Expr, n uint16, offset uint32) []knft.Rule {
-	l := layoutOf(f, c.affinity > 0)
-	fresh := knft.R(cond, l.load(c), l.pick(n, offset), l.dnat())
 	if c.affinity == 0 {
-		return []knft.Rule{fresh}
+		r := rowOf(f, false)
+		return []knft.Rule{knft.R(cond, r.frontend(), r.draw(n, offset), knft.MapTo(endpoints, r.front, r.slot), r.dnat())}
 	}
-	valid := sticky
-	if offset == localSlots {
-		valid = stickyHere
-	}
-	known := append(l.load(c), knft.MapTo(affinity, l.client, l.endpoint))
+	r := rowOf(f, true)
+	load := append([]knft.Expr{knft.SrcAddr(f, r.client)}, r.frontend()...)
 	return []knft.Rule{
-		knft.R(cond, known, knft.InSet(valid, l.vip), l.remember(knft.DynUpdate, c), l.dnat()),
-		knft.R(cond, known, knft.NotInSet(valid, l.vip), l.remember(knft.DynDelete, c)),
-		knft.R(cond, l.load(c), l.pick(n, offset), l.remember(knft.DynAdd, c), l.dnat()),
-		fresh, // no room to remember another client
+		knft.R(cond, load, r.byToken(affinity, r.client), r.remember(knft.DynUpdate, c), r.dnat()),
+		// Nobody remembered, or an endpoint that is gone; a remembered one must go before another can be put in its place.
+		knft.R(cond, load, knft.MapTo(affinity, r.client, r.token), knft.Number(r.token, r.port, r.token), r.remember(knft.DynDelete, c)),
+		knft.R(cond, load, r.draw(n, offset), r.byToken(tokens, r.front), r.remember(knft.DynAdd, c), r.dnat()),
+		// No room to remember another client.
+		knft.R(cond, load, r.draw(n, offset), r.byToken(tokens, r.front), r.dnat()),
 	}
 }
 
@@ -97,8 +92,8 @@ func choose(f knft.Family, c class, cond []knft.Expr, n uint16, offset uint32) [
 func (c class) rules(f knft.Family, n *proxy.Node) []knft.Rule {
 	var out []knft.Rule
 	if c.guarded {
-		l := layoutOf(f, false)
-		out = append(out, knft.R(l.frontend(), knft.SrcAddr(f, l.endpoint), knft.NotInSet(sources, l.vip), knft.Verdict{Kind: knft.Drop}))
+		r := rowOf(f, false)
+		out = append(out, knft.R(r.frontend(), knft.SrcAddr(f, r.slot), knft.NotInSet(sources, r.front), knft.Verdict{Kind: knft.Drop}))
 	}
 	switch {
 	case c.refuse:
@@ -121,7 +116,8 @@ func (c class) rules(f knft.Family, n *proxy.Node) []knft.Rule {
 	return append(out, knft.R(knft.Verdict{Kind: knft.Drop}))
 }
 
-// base are the chains that do not depend on any Service.
+// base are the chains that do not depend on any Service. They are of type nat, which only the first packet of a
+// connection passes: the rest costs nothing here.
 func base(t *knft.Table, p *proxy.Plan) {
 	f := t.Family
 	hook := func(name string, h knft.Hook, prio int32, rules ...knft.Rule) *knft.Chain {
@@ -141,14 +137,14 @@ func base(t *knft.Table, p *proxy.Plan) {
 }
 
 func serviceRules(f knft.Family, p *proxy.Plan) []knft.Rule {
-	l := layoutOf(f, false)
+	r := rowOf(f, false)
 	out := []knft.Rule{
-		knft.R(l.frontend(), knft.MapTo(services, l.vip, l.vip), knft.VMap(dispatch, l.vip)),
+		knft.R(r.frontend(), r.class(), knft.VMap(dispatch, r.front)),
 		knft.R(knft.DstAddr(f, 0), knft.InSet(clusterIPs, 0), knft.To(reject)),
 	}
-	for _, r := range p.ServiceCIDRs {
-		if r.Addr().Is4() == (f == knft.IPv4) {
-			out = append(out, knft.R(knft.DstIn(r), knft.Verdict{Kind: knft.Drop}))
+	for _, c := range p.ServiceCIDRs {
+		if c.Addr().Is4() == (f == knft.IPv4) {
+			out = append(out, knft.R(knft.DstIn(c), knft.Verdict{Kind: knft.Drop}))
 		}
 	}
 	return out
@@ -157,20 +153,16 @@ func serviceRules(f knft.Family, p *proxy.Plan) []knft.Rule {
 // postroutingRules look at the connection's first destination again instead of carrying a mark through the host, where
 // marks are also other programs'.
 func postroutingRules(f knft.Family) []knft.Rule {
-	l := layoutOf(f, false)
+	r := rowOf(f, false)
 	dst := knft.CtDstIP
 	if f == knft.IPv6 {
 		dst = knft.CtDstIP6
 	}
-	untouched := knft.HasBits(knft.Ct{Key: knft.CtStatus}, knft.StatusDNAT)
-	cmp := untouched[2].(knft.Cmp)
-	cmp.Op = knft.Eq
-	untouched[2] = cmp
 	return []knft.Rule{
-		knft.R(untouched, knft.Verdict{Kind: knft.Return}),
-		knft.R(knft.SrcAddr(f, l.vip), knft.DstAddr(f, l.l4), knft.InSet(hairpin, l.vip), knft.To(masqAlways)),
-		knft.R(knft.Ct{Key: dst, Original: true, Dst: l.vip}, knft.L4Proto(l.l4), knft.Ct{Key: knft.CtProtoDst, Original: true, Dst: l.to},
-			knft.MapTo(services, l.vip, l.vip), knft.VMap(masquerade, l.vip)),
+		knft.R(knft.NotTranslated(), knft.Verdict{Kind: knft.Return}),
+		knft.R(knft.SrcAddr(f, r.front), knft.DstAddr(f, r.l4), knft.InSet(hairpin, r.front), knft.To(masqAlways)),
+		knft.R(knft.Ct{Key: dst, Original: true, Dst: r.front}, knft.L4Proto(r.l4), knft.Ct{Key: knft.CtProtoDst, Original: true, Dst: r.to},
+			r.class(), knft.VMap(masquerade, r.front)),
 	}
 }
 

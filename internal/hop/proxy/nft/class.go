@@ -2,10 +2,11 @@ package nft
 
 import (
 	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
 	"strings"
 	"time"
-
-	knft "github.com/podway/podway/internal/kernel/nft"
 
 	"github.com/podway/podway/internal/hop/proxy"
 )
@@ -16,7 +17,7 @@ import (
 type class struct {
 	refuse   bool // no endpoint anywhere: reject
 	none     bool // the policy is Local and no endpoint is here: drop
-	external bool // not a ClusterIP: the vip is looked up first
+	external bool // not a ClusterIP
 	local    bool // a Local policy decides
 	guarded  bool // loadBalancerSourceRanges
 	cluster  uint16
@@ -49,18 +50,8 @@ func classOf(p *proxy.Port, kind proxy.FrontendKind, guarded bool) class {
 	return c
 }
 
-// key packs the class into the 8 bytes that stand in the maps: flags and affinity, then the two counts.
-func (c class) key(b knft.Key) knft.Key {
-	flags := uint32(0)
-	for i, on := range []bool{c.refuse, c.none, c.external, c.local, c.guarded} {
-		if on {
-			flags |= 1 << i
-		}
-	}
-	return b.Mark(flags<<24 | c.affinity&0xffffff).Mark(uint32(c.here)<<16 | uint32(c.cluster))
-}
-
-// chain is the name of the class's chain: lb-3, lb-local-2, ext-3, ext-local-2-of-3, with -sticky-10800 and -guarded.
+// chain is the name of the class's chain: lb-3, local-2, ext-local-2-of-3, with -sticky-10800 and -guarded. Classes that
+// differ only in what becomes of the source address share one.
 func (c class) chain() string {
 	var b strings.Builder
 	switch {
@@ -70,10 +61,8 @@ func (c class) chain() string {
 		b.WriteString(drop)
 	case c.external && c.local:
 		fmt.Fprintf(&b, "ext-local-%d-of-%d", c.here, c.cluster)
-	case c.external:
-		fmt.Fprintf(&b, "ext-%d", c.cluster)
 	case c.local:
-		fmt.Fprintf(&b, "lb-local-%d", c.here)
+		fmt.Fprintf(&b, "local-%d", c.here)
 	default:
 		fmt.Fprintf(&b, "lb-%d", c.cluster)
 	}
@@ -102,4 +91,37 @@ func (c class) masquerade(knowsPods bool) string {
 		return masqForeign
 	}
 	return ""
+}
+
+// name tells classes apart.
+func (c class) name() string {
+	if c.external {
+		return c.chain() + " external"
+	}
+	return c.chain()
+}
+
+// hash is the number that a class would like to have in the maps; tests replace it to make classes collide.
+var hash = func(name string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return h.Sum32()
+}
+
+// word is a class's number as the maps have it.
+func (c class) word() uint32 { return hash(c.name()) }
+
+// words numbers classes. Each gets its own number unless another one before it, in order of their names, has it already;
+// then the next free one. That depends on all classes, so moved tells that a partial change is not enough.
+func words(classes map[class]int) (out map[class]uint32, moved bool) {
+	out = make(map[class]uint32, len(classes))
+	taken := make(map[uint32]bool, len(classes))
+	for _, c := range slices.SortedFunc(maps.Keys(classes), func(a, b class) int { return strings.Compare(a.name(), b.name()) }) {
+		w := c.word()
+		for taken[w] {
+			w, moved = w+1, true
+		}
+		taken[w], out[c] = true, w
+	}
+	return out, moved
 }

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"maps"
 	"net/netip"
 
 	knft "github.com/podway/podway/internal/kernel/nft"
@@ -21,7 +22,23 @@ func (d *delta) ports() int { return d.total.ports - d.was.ports + d.now.ports }
 
 // counts returns the elements' counters without the elements.
 func (e *elements) counts() *elements {
-	return &elements{is4: e.is4, classes: e.classes, hairpin: e.hairpin, ports: e.ports}
+	return &elements{is4: e.is4, classes: e.classes, hairpin: e.hairpin, ports: e.ports, words: e.words}
+}
+
+// partial reports whether the change can be made without looking at the other Services: numbers of classes may not move.
+func (d *delta) partial() bool {
+	if len(d.total.words) > 0 {
+		return false
+	}
+	all := maps.Clone(d.total.classes)
+	for c := range d.now.classes {
+		all[c]++
+	}
+	if len(all) == len(d.total.classes) {
+		return true
+	}
+	_, moved := words(all)
+	return !moved
 }
 
 // counts brings the totals up to date. Only classes and hairpin addresses that the Services touch are looked at.
@@ -99,16 +116,45 @@ func (d *delta) touched() map[netip.Addr]bool {
 // classes adds the chains and verdicts of classes that the last frontend leaves or the first one enters, and the sets for
 // affinity if they come or go with them.
 func (d *delta) classes(have, want *knft.Table) {
-	for c, n := range d.was.classes {
-		if d.total.classes[c] == n && d.now.classes[c] == 0 {
-			d.was.class(have, c, d.plan)
+	after := func(c class) int { return d.total.classes[c] - d.was.classes[c] + d.now.classes[c] }
+	var gone, come []class
+	for c := range d.was.classes {
+		if after(c) == 0 {
+			gone = append(gone, c)
+			d.was.verdicts(have, c, d.plan)
 		}
 	}
 	for c := range d.now.classes {
 		if d.total.classes[c] == 0 {
-			d.now.class(want, c, d.plan)
+			come = append(come, c)
+			d.now.verdicts(want, c, d.plan)
 		}
 	}
+	if len(gone)+len(come) > 0 {
+		d.chains(have, gone, func(c class) bool { return after(c) > 0 })
+		d.chains(want, come, func(c class) bool { return d.total.classes[c] > 0 })
+	}
+	d.affinity(have, want)
+}
+
+// chains puts the chains of classes into a table, except those that another class, which others tells, has too.
+func (d *delta) chains(t *knft.Table, cs []class, others func(class) bool) {
+	kept := map[string]bool{}
+	for _, in := range []map[class]int{d.total.classes, d.now.classes} {
+		for c := range in {
+			if others(c) {
+				kept[c.chain()] = true
+			}
+		}
+	}
+	for _, c := range cs {
+		if !c.fixed() && !kept[c.chain()] {
+			t.AddChain(&knft.Chain{Name: c.chain(), Rules: c.rules(d.f, &d.plan.Node)})
+		}
+	}
+}
+
+func (d *delta) affinity(have, want *knft.Table) {
 	before, after := d.remembers()
 	if before {
 		have.AddSet(affinitySets(d.f, d.was)...)

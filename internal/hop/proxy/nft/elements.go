@@ -18,6 +18,7 @@ type elements struct {
 	classes map[class]int
 	hairpin map[netip.Addr]int
 	ports   int
+	words   map[class]uint32 // numbers of the classes that do not have their own
 
 	buf       knft.Key
 	block     strings.Builder
@@ -77,41 +78,42 @@ func (e *elements) key(a netip.AddrPort, proto uint8) knft.Key {
 func (e *elements) port(p *proxy.Port) {
 	e.ports++
 	proto := protoNumber(p.Proto)
-	direct := classOf(p, proxy.ClusterIP, false)
-	e.frontend(p.ClusterIP, proto, direct)
 	e.put(clusterIPs, knft.Key{}.Addr(p.ClusterIP.Addr()), nil)
+	e.frontend(p, string(e.key(p.ClusterIP, proto)), classOf(p, proxy.ClusterIP, false))
 	for _, f := range p.External {
-		c := classOf(p, f.Kind, f.Guarded)
-		e.frontend(f.Addr, proto, c)
-		if c.external {
-			e.put(external, e.key(f.Addr, proto), knft.Key{}.Addr(p.ClusterIP.Addr()).Proto(proto).Port(p.ClusterIP.Port()))
-		}
+		front := string(e.key(f.Addr, proto))
+		e.frontend(p, front, classOf(p, f.Kind, f.Guarded))
 		if f.Guarded {
-			e.guard(f, proto)
+			e.guard(front, f.Sources)
 		}
-	}
-	vip := string(e.key(p.ClusterIP, proto))
-	e.slots(vip, p.Cluster, 0)
-	e.slots(vip, p.Local, localSlots)
-	if p.Affinity > 0 {
-		e.valid(sticky, vip, p.Cluster)
-		e.valid(stickyHere, vip, p.Local)
 	}
 	for _, a := range p.Hairpin {
 		e.hairpin[a]++
 	}
 }
 
-func (e *elements) frontend(a netip.AddrPort, proto uint8, c class) {
+// frontend puts in one frontend and its own list of endpoints: looking the list up by what the packet says saves a lookup
+// for each connection and costs memory only for Services with several frontends.
+func (e *elements) frontend(p *proxy.Port, front string, c class) {
 	e.classes[c]++
-	e.put(services, e.key(a, proto), c.key(nil))
+	word, moved := e.words[c]
+	if !moved {
+		word = c.word()
+	}
+	var value [4]byte
+	e.put(services, knft.Key(front), knft.Key(value[:0]).Mark(word))
+	if c.cluster > 0 {
+		e.slots(front, p.Cluster, 0, c.affinity > 0)
+	}
+	if c.here > 0 {
+		e.slots(front, p.Local, localSlots, c.affinity > 0)
+	}
 }
 
-func (e *elements) guard(f proxy.Frontend, proto uint8) {
-	for _, src := range f.Sources {
-		from := e.key(f.Addr, proto).Addr(src.Addr())
-		to := append(knft.Key{}, e.key(f.Addr, proto)...).Addr(last(src))
-		e.put(sources, append(append(knft.Key{}, from...), to...), nil)
+func (e *elements) guard(front string, ps []netip.Prefix) {
+	for _, p := range ps {
+		e.buf = append(append(e.buf[:0], front...).Addr(p.Addr()), front...).Addr(last(p))
+		e.put(sources, e.buf, nil)
 	}
 }
 
@@ -125,19 +127,46 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-func (e *elements) slots(vip string, to []netip.AddrPort, offset uint32) {
-	var value [24]byte
-	for i, a := range to[:min(len(to), most)] {
-		e.buf = append(e.buf[:0], vip...).Mark(offset + uint32(i))
-		e.put(endpoints, e.buf, knft.Key(value[:0]).Addr(a.Addr()).Port(a.Port()))
+// slots numbers the endpoints of a frontend. With affinity a slot leads to a token, and the token to the endpoint: slots
+// change when other endpoints come and go, tokens do not.
+func (e *elements) slots(front string, to []netip.AddrPort, offset uint32, withTokens bool) {
+	var value [28]byte
+	to = to[:min(len(to), most)]
+	var ts []uint32
+	if withTokens {
+		ts = tokensOf(to, offset)
+	}
+	for i, a := range to {
+		target := knft.Key(value[:0]).Addr(a.Addr()).Port(a.Port())
+		e.buf = append(e.buf[:0], front...).Mark(offset + uint32(i))
+		if !withTokens {
+			e.put(endpoints, e.buf, target)
+			continue
+		}
+		e.put(tokens, e.buf, knft.Key(value[len(target):len(target)]).Mark(ts[i]))
+		e.buf = append(e.buf[:0], front...).Mark(ts[i])
+		e.put(sticky, e.buf, target)
 	}
 }
 
-func (e *elements) valid(set, vip string, to []netip.AddrPort) {
-	for _, a := range to[:min(len(to), most)] {
-		e.buf = append(e.buf[:0], vip...).Addr(a.Addr()).Port(a.Port())
-		e.put(set, e.buf, nil)
+// tokensOf gives each endpoint of a list a number that follows from its address; of two with the same, the
+// second takes the next free one. Lists with different offsets have different numbers for an endpoint.
+func tokensOf(to []netip.AddrPort, offset uint32) []uint32 {
+	out, taken := make([]uint32, len(to)), make(map[uint32]bool, len(to))
+	var b knft.Key
+	for i, a := range to {
+		b = b[:0].Addr(a.Addr()).Port(a.Port())
+		b = append(b, byte(offset>>16))
+		t := hash(string(b)) &^ 1
+		if offset > 0 {
+			t |= 1
+		}
+		for taken[t] {
+			t += 2
+		}
+		out[i], taken[t] = t, true
 	}
+	return out
 }
 
 func protoNumber(p flow.Proto) uint8 {

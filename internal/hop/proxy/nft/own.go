@@ -1,5 +1,6 @@
 // Package nft programs the service proxy's plan into nf_tables: one table for each address family, a few large maps without
-// verdicts, and one short chain for each way to choose (so many endpoints, this policy), shared by all Services. It owns
+// verdicts, and one short chain for each way to choose (so many endpoints,
+// this policy), shared by all Services. It owns
 // the tables named here and nothing else; it sets no packet mark.
 package nft
 
@@ -11,19 +12,20 @@ const (
 	comment   = "podway: from Service addresses to endpoints"
 )
 
-// The maps and sets. A Service port is known by its ClusterIP, protocol and port, written vip below.
+// The maps and sets. A frontend is an address, protocol and port at which a Service answers.
 const (
-	services   = "services"     // address . proto . port -> class: what is done with packets to a frontend
-	external   = "external"     // address . proto . port of other frontends -> vip
-	endpoints  = "endpoints"    // vip . slot -> endpoint address . port
-	clusterIPs = "cluster-ips"  // all ClusterIPs: their other ports are refused
-	hairpin    = "hairpin"      // address . address of endpoints on this node
-	sources    = "sources"      // address . proto . port . source: loadBalancerSourceRanges
-	dispatch   = "dispatch"     // class -> chain that chooses
-	masquerade = "masquerade"   // class -> chain that decides whether the endpoint sees the node's address
-	affinity   = "affinity"     // client . vip -> endpoint; filled by packets
-	sticky     = "sticky"       // vip . endpoint: what affinity may choose
-	stickyHere = "sticky-local" // the same for endpoints on this node
+	services   = "services"    // frontend -> word of its class: what is done with packets to it
+	endpoints  = "endpoints"   // frontend . slot -> endpoint address . port
+	clusterIPs = "cluster-ips" // all ClusterIPs: their other ports are refused
+	hairpin    = "hairpin"     // address . address of endpoints on this node
+	sources    = "sources"     // frontend . source: loadBalancerSourceRanges
+	dispatch   = "dispatch"    // class -> chain that chooses an endpoint
+	masquerade = "masquerade"  // class -> chain that decides whether the endpoint sees the node's address
+
+	// For session affinity; only there while a Service wants it.
+	affinity = "affinity" // client . frontend -> token of its endpoint; filled by packets
+	tokens   = "tokens"   // frontend . slot -> token
+	sticky   = "sticky"   // frontend . token -> endpoint address . port
 )
 
 // The chains that are always there. Chains of classes have names such as lb-3 (see class.chain).

@@ -30,7 +30,16 @@ func collect(p *proxy.Plan, f knft.Family) *elements {
 	for s := range p.Services.Values() {
 		e.add(s)
 	}
-	return e
+	numbers, moved := words(e.classes)
+	if !moved {
+		return e
+	}
+	again := newElements(f, p.Services.Len())
+	again.words = numbers
+	for s := range p.Services.Values() {
+		again.add(s)
+	}
+	return again
 }
 
 // wanted reports whether a family has a table at all.
@@ -74,7 +83,15 @@ func (e *elements) class(t *knft.Table, c class, p *proxy.Plan) {
 	if !c.fixed() {
 		t.AddChain(&knft.Chain{Name: c.chain(), Rules: c.rules(t.Family, &p.Node)})
 	}
-	key := c.key(nil).String()
+	e.verdicts(t, c, p)
+}
+
+func (e *elements) verdicts(t *knft.Table, c class, p *proxy.Plan) {
+	word, moved := e.words[c]
+	if !moved {
+		word = c.word()
+	}
+	key := knft.Key{}.Mark(word).String()
 	t.Sets[dispatch].Elems[key] = knft.To(c.chain()).String()
 	if chain := c.masquerade(len(p.Node.Pods(e.is4)) > 0); chain != "" {
 		t.Sets[masquerade].Elems[key] = knft.To(chain).String()
@@ -87,17 +104,16 @@ func pair(a netip.Addr) string { return strings.Repeat(string(a.AsSlice()), 2) }
 // shapes are the sets that are always there, empty.
 func shapes(f knft.Family) []*knft.Set {
 	addr := knft.AddrType(f)
-	frontend := []knft.Type{addr, knft.Proto, knft.Service}
-	classes := []knft.Type{knft.Mark, knft.Mark}
+	front := []knft.Type{addr, knft.Proto, knft.Service}
+	number := []knft.Type{knft.Mark}
 	sets := []*knft.Set{
-		{Name: services, Key: frontend, Data: classes},
-		{Name: external, Key: frontend, Data: frontend},
-		{Name: endpoints, Key: []knft.Type{addr, knft.Proto, knft.Service, knft.Mark}, Data: []knft.Type{addr, knft.Service}},
+		{Name: services, Key: front, Data: number},
+		{Name: endpoints, Key: with(front, knft.Mark), Data: []knft.Type{addr, knft.Service}},
 		{Name: clusterIPs, Key: []knft.Type{addr}},
 		{Name: hairpin, Key: []knft.Type{addr, addr}},
-		{Name: sources, Key: []knft.Type{addr, knft.Proto, knft.Service, addr}, Interval: true},
-		{Name: dispatch, Key: classes, Verdicts: true},
-		{Name: masquerade, Key: classes, Verdicts: true},
+		{Name: sources, Key: with(front, addr), Interval: true},
+		{Name: dispatch, Key: number, Verdicts: true},
+		{Name: masquerade, Key: number, Verdicts: true},
 	}
 	for _, s := range sets {
 		s.Elems = map[string]string{}
@@ -105,14 +121,17 @@ func shapes(f knft.Family) []*knft.Set {
 	return sets
 }
 
+func with(ts []knft.Type, more knft.Type) []knft.Type { return append(slices.Clone(ts), more) }
+
 // affinitySets are there only while a Service wants affinity.
 func affinitySets(f knft.Family, e *elements) []*knft.Set {
 	addr := knft.AddrType(f)
-	valid := []knft.Type{addr, knft.Proto, knft.Service, addr, knft.Service}
+	front := []knft.Type{addr, knft.Proto, knft.Service}
+	number := []knft.Type{knft.Mark}
 	sets := []*knft.Set{
-		{Name: affinity, Key: []knft.Type{addr, addr, knft.Proto, knft.Service}, Data: []knft.Type{addr, knft.Service}, Dynamic: true, Size: affinitySize},
-		{Name: sticky, Key: valid},
-		{Name: stickyHere, Key: valid},
+		{Name: affinity, Key: append([]knft.Type{addr}, front...), Data: number, Dynamic: true, Size: affinitySize},
+		{Name: tokens, Key: with(front, knft.Mark), Data: number},
+		{Name: sticky, Key: with(front, knft.Mark), Data: []knft.Type{addr, knft.Service}},
 	}
 	for _, s := range sets {
 		if s.Elems = e.sets[s.Name]; s.Elems == nil {
