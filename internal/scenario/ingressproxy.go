@@ -11,8 +11,6 @@ const (
 	labelName     = "app.kubernetes.io/name"
 	ingressProxy  = "podway-ingress"
 	nodeAgent     = "podway-node"
-	ingressHTTP   = 8080
-	ingressHTTPS  = 8443
 	ingressObject = `apiVersion: networking.k8s.io/v1
 kind: IngressClass
 metadata: {name: podway}

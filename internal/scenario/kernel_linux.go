@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/miekg/dns"
+
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/model"
@@ -39,26 +41,28 @@ type kernelWorld struct {
 	o     KernelOptions
 	dir   string
 	net   *nettest.World
-	nodes programmed
+	nodes map[string]*kernelNode
 	pods  map[model.Name]*kernelPod
 	index *trace.Index
 	decl  trace.View
 
+	upstream  *dns.Server // for names outside the cluster
 	snapshot  *model.Snapshot
 	firstNode string
 }
 
 // kernelPod is a Pod with its own namespace, or one that lives in its node's.
 type kernelPod struct {
-	uid    string
-	host   *nettest.Host
-	node   *kernelNode
-	server *nettest.Server
-	ports  map[nettest.Port]bool
+	uid     string
+	host    *nettest.Host
+	node    *kernelNode
+	server  *nettest.Server
+	ports   map[nettest.Port]bool
+	ingress *kernelNode // the process in a Pod of the ingress proxy
 }
 
 func newKernelWorld(o KernelOptions) (*kernelWorld, error) {
-	w := &kernelWorld{o: o, nodes: programmed{}, pods: map[model.Name]*kernelPod{}}
+	w := &kernelWorld{o: o, nodes: map[string]*kernelNode{}, pods: map[model.Name]*kernelPod{}}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "podway-scenario-"); err != nil {
 		return nil, err
@@ -69,8 +73,10 @@ func newKernelWorld(o KernelOptions) (*kernelWorld, error) {
 	if w.net, err = nettest.New(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	_, err = w.net.Outside().Serve("outside", nettest.Port{Proto: "tcp", Number: 80}, nettest.Port{Proto: "udp", Number: 53})
-	if err != nil {
+	if _, err = w.net.Outside().Serve("outside", nettest.Port{Proto: "tcp", Number: 80}); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	if w.upstream, err = serveUpstream(w.net.Outside()); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
@@ -82,10 +88,18 @@ func (w *kernelWorld) Close() error {
 	for _, n := range w.nodes {
 		all.Go(n.stop)
 	}
+	for _, p := range w.pods {
+		if p.ingress != nil {
+			all.Go(p.ingress.stop)
+		}
+	}
 	all.Wait()
 	var err error
+	if w.upstream != nil {
+		err = w.upstream.Shutdown()
+	}
 	if w.net != nil {
-		err = w.net.Close()
+		err = errors.Join(err, w.net.Close())
 	}
 	return errors.Join(err, os.RemoveAll(w.dir))
 }
@@ -114,6 +128,9 @@ func (w *kernelWorld) Step(ctx context.Context, f *File, i int) error {
 	if err := w.listen(st); err != nil {
 		return err
 	}
+	if err := w.ingress(ctx, f, i); err != nil {
+		return err
+	}
 	return w.net.Settle(ctx)
 }
 
@@ -125,45 +142,56 @@ func (w *kernelWorld) bringNodes(ctx context.Context, f *File, st *State) error 
 			delete(w.nodes, name)
 		}
 	}
-	var fresh []*kernelNode
+	type place struct {
+		host *nettest.Host
+		opts NodeOptions
+	}
+	var fresh []place
 	for _, name := range st.Nodes {
 		if w.nodes[name] != nil {
 			continue
 		}
-		n, err := w.addNode(ctx, st, name)
+		h, o, err := w.addNode(st, name)
 		if err != nil {
 			return err
 		}
-		w.nodes[name] = n
-		fresh = append(fresh, n)
+		fresh = append(fresh, place{h, o})
 	}
-	return each(fresh, func(n *kernelNode) error {
-		_, err := n.call(request{Op: "open", Scenario: f.data, Options: NodeOptions{Node: n.name, Dir: n.dir}})
-		return err
+	var mu sync.Mutex
+	return each(fresh, func(p place) error {
+		n, err := w.start(ctx, p.host, p.opts, f)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		w.nodes[n.name] = n
+		return nil
 	})
 }
 
-func (w *kernelWorld) addNode(ctx context.Context, st *State, name string) (*kernelNode, error) {
+func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOptions, error) {
+	o := NodeOptions{Node: name, Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
 	var addrs []netip.Prefix
-	for _, a := range st.Snapshot.Nodes.At(name).Addrs {
+	for _, a := range o.Addrs {
 		p, err := onSegment(a)
 		if err != nil {
-			return nil, fmt.Errorf("node %s: %w", name, err)
+			return nil, o, fmt.Errorf("node %s: %w", name, err)
 		}
 		addrs = append(addrs, p)
 	}
 	h, err := w.net.AddNode(name, 0, addrs...)
 	if err != nil {
-		return nil, err
+		return nil, o, err
 	}
-	dir := filepath.Join(w.dir, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
+	if err := os.Mkdir(o.Dir, 0o700); err != nil {
+		return nil, o, err
 	}
-	if _, err := h.Serve("node:"+name, nettest.Port{Proto: "tcp", Number: 22}); err != nil {
-		return nil, err
+	if err := os.WriteFile(o.ResolvConf(), []byte("nameserver "+upstreamAddr.String()+"\n"), 0o600); err != nil {
+		return nil, o, err
 	}
-	return newKernelNode(ctx, h, append([]string{w.o.Program}, w.o.NodeArgs...), w.o.Env, dir)
+	_, err = h.Serve("node:"+name, nettest.Port{Proto: "tcp", Number: 22})
+	return h, o, err
 }
 
 // onSegment is a node's address with the length of the segment's prefix.

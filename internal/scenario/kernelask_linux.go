@@ -33,7 +33,7 @@ func (w *kernelWorld) Ask(ctx context.Context, st *State, a Ask, want Outcome) O
 	case Dig:
 		return w.dig(ctx, a.Question)
 	case Trace:
-		p := w.index.Walk(ctx, a.Question, w.nodes)
+		p := w.index.Walk(ctx, a.Question, programmed{w})
 		if p.Err != nil {
 			return failure(p.Err)
 		}

@@ -17,9 +17,6 @@ import (
 	"github.com/podway/podway/internal/trace"
 )
 
-// dnsPort is where the hop dns of every node listens.
-const dnsPort = 10053
-
 var clusterDNS = model.N("kube-system", "kube-dns")
 
 // dig asks the cluster's DNS as the sender's resolver would: by the Service kube-system/kube-dns when the scenario has it,
@@ -61,7 +58,7 @@ func (w *kernelWorld) resolver(q trace.Question) (*nettest.Host, netip.AddrPort,
 	if svc := w.snapshot.Services.At(clusterDNS); svc != nil && svc.HasClusterIP() && q.From != flow.FromOutside {
 		return host, netip.AddrPortFrom(svc.ClusterIPs[0], 53), nil
 	}
-	return host, netip.AddrPortFrom(w.nodes[node].host.Addrs[0], dnsPort), nil
+	return host, netip.AddrPortFrom(w.nodes[node].host.Addrs[0], DNSPort), nil
 }
 
 // searched is the names that a resolver with a Pod's resolv.conf asks for, in order.

@@ -33,6 +33,9 @@ func (w *kernelWorld) removePods(ctx context.Context, st *State) error {
 	return each(gone, func(name model.Name) error {
 		kp := w.pods[name]
 		kp.server.Close()
+		if kp.ingress != nil {
+			kp.ingress.stop()
+		}
 		if kp.host == kp.node.host {
 			return nil
 		}
@@ -93,7 +96,7 @@ func (kp *kernelPod) attach(ctx context.Context, p *model.Pod) error {
 	if kp.host == kp.node.host {
 		return nil
 	}
-	store := filepath.Join(kp.node.dir, storeDir)
+	store := kp.node.opts.StoreDir()
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		return err
 	}
@@ -126,14 +129,9 @@ func (kp *kernelPod) hasAddrs(p *model.Pod) error {
 	return nil
 }
 
-const (
-	configFile = "podnet.json"
-	storeDir   = "cni"
-)
-
 // cni runs the plugin in the node's namespace, as a container runtime does.
 func (kp *kernelPod) cni(ctx context.Context, command string, name model.Name) error {
-	plugin := filepath.Join(filepath.Dir(kp.node.dir), podnet.PluginName)
+	plugin := filepath.Join(filepath.Dir(kp.node.opts.Dir), podnet.PluginName)
 	p, err := kp.node.host.Start(ctx, []string{plugin},
 		"CNI_COMMAND="+command, "CNI_CONTAINERID="+containerID(kp.uid), "CNI_IFNAME=eth0", "CNI_PATH="+filepath.Dir(plugin),
 		"CNI_NETNS="+kp.host.NS().Path(), fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s", name.Namespace, name.Name))
@@ -141,7 +139,7 @@ func (kp *kernelPod) cni(ctx context.Context, command string, name model.Name) e
 		return err
 	}
 	_, err = fmt.Fprintf(p.Stdin, `{"cniVersion":"1.1.0","name":%q,"type":%q,"config":%q,"store":%q}`, podnet.NetworkName, podnet.PluginName,
-		filepath.Join(kp.node.dir, configFile), filepath.Join(kp.node.dir, storeDir))
+		kp.node.opts.ConfigPath(), kp.node.opts.StoreDir())
 	if err != nil {
 		return err
 	}
@@ -158,10 +156,14 @@ func containerID(uid string) string {
 	return strings.NewReplacer(" ", "_", "/", ".").Replace(uid)
 }
 
-// listen makes each Pod's server listen on its declared ports and on those its slices name, except closed ones.
+// listen makes each Pod's server listen on its declared ports and on those its slices name, except closed ones. Pods of
+// podway itself have no such server: podway is in them.
 func (w *kernelWorld) listen(st *State) error {
 	for name, kp := range w.pods {
 		p := st.Snapshot.Pods.At(name)
+		if l := p.Labels[labelName]; l == nodeAgent || l == ingressProxy {
+			continue
+		}
 		for port := range portsOf(st, p) {
 			if kp.ports[port] {
 				continue
@@ -173,6 +175,26 @@ func (w *kernelWorld) listen(st *State) error {
 		}
 	}
 	return nil
+}
+
+// ingress starts the ingress proxies in their Pods and brings all of them to the step.
+func (w *kernelWorld) ingress(ctx context.Context, f *File, step int) error {
+	var all []*kernelPod
+	for name, kp := range w.pods {
+		if p := f.Steps[step].State.Snapshot.Pods.At(name); p.Labels[labelName] == ingressProxy {
+			all = append(all, kp)
+		}
+	}
+	return each(all, func(kp *kernelPod) (err error) {
+		if kp.ingress == nil {
+			o := NodeOptions{Node: kp.node.name, Dir: kp.node.opts.Dir, Ingress: true}
+			if kp.ingress, err = w.start(ctx, kp.host, o, f); err != nil {
+				return err
+			}
+		}
+		_, err = kp.ingress.call(request{Op: "apply", Step: step})
+		return err
+	})
 }
 
 func portsOf(st *State, p *model.Pod) map[nettest.Port]bool {

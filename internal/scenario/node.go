@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"path/filepath"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
@@ -13,11 +15,29 @@ import (
 	"github.com/podway/podway/internal/trace"
 )
 
-// NodeOptions say for which node a process runs hops.
+// NodeOptions say for which node, or for the ingress proxy of which Pod, a process runs hops.
 type NodeOptions struct {
-	Node string
-	Dir  string // for files that the hops keep; it exists and belongs to this node alone
+	Node    string
+	Dir     string       // for files that the hops keep; it exists and belongs to this node alone
+	Addrs   []netip.Addr // of the node
+	Ingress bool         // the hop ingress alone, in a Pod
 }
+
+// What NodeHops must open the hops with, so that the runner finds them.
+const (
+	DNSPort      = 10053 // of the hop dns, on the node's addresses
+	IngressHTTP  = 8080  // of the hop ingress, in its Pod
+	IngressHTTPS = 8443
+)
+
+// ConfigPath, StoreDir and ResolvConf are the files in Dir that the runner and the hops share.
+func (o NodeOptions) ConfigPath() string { return filepath.Join(o.Dir, "podnet.json") }
+
+// StoreDir is where the CNI plugin keeps its reservations.
+func (o NodeOptions) StoreDir() string { return filepath.Join(o.Dir, "cni") }
+
+// ResolvConf names the server for names outside the cluster.
+func (o NodeOptions) ResolvConf() string { return filepath.Join(o.Dir, "resolv.conf") }
 
 // NodeHops opens the hops of the node in whose network namespace this process runs, in request order.
 type NodeHops func(NodeOptions) ([]hop.Hop, error)

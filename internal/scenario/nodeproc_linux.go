@@ -17,7 +17,7 @@ import (
 // kernelNode is a node's namespace and the process that runs its hops there.
 type kernelNode struct {
 	name string
-	dir  string
+	opts NodeOptions
 	host *nettest.Host
 	proc *nettest.Process
 
@@ -26,13 +26,18 @@ type kernelNode struct {
 	dec *json.Decoder
 }
 
-// newKernelNode starts the process; argv is the program that calls NodeMain.
-func newKernelNode(ctx context.Context, h *nettest.Host, argv, env []string, dir string) (*kernelNode, error) {
-	p, err := h.Start(ctx, argv, env...)
+// start starts the process on a host and opens its hops.
+func (w *kernelWorld) start(ctx context.Context, h *nettest.Host, o NodeOptions, f *File) (*kernelNode, error) {
+	p, err := h.Start(ctx, append([]string{w.o.Program}, w.o.NodeArgs...), w.o.Env...)
 	if err != nil {
 		return nil, err
 	}
-	return &kernelNode{name: h.Name, dir: dir, host: h, proc: p, enc: json.NewEncoder(p.Stdin), dec: json.NewDecoder(p.Stdout)}, nil
+	n := &kernelNode{name: o.Node, opts: o, host: h, proc: p, enc: json.NewEncoder(p.Stdin), dec: json.NewDecoder(p.Stdout)}
+	if _, err := n.call(request{Op: "open", Scenario: f.data, Options: o}); err != nil {
+		n.stop()
+		return nil, err
+	}
+	return n, nil
 }
 
 func (n *kernelNode) call(r request) (flow.Verdict, error) {
@@ -59,15 +64,29 @@ func (n *kernelNode) stop() {
 }
 
 // programmed is the trace.View of what the nodes' kernels hold.
-type programmed map[string]*kernelNode
+type programmed struct{ *kernelWorld }
 
-// Verdict asks the hop in the node's process.
+// Verdict asks the hop in the node's process, or in that of an ingress proxy's Pod there.
 func (p programmed) Verdict(_ context.Context, hop, node string, f flow.Flow) (flow.Verdict, error) {
-	n := p[node]
+	n := p.nodes[node]
+	if hop == trace.HopIngress {
+		n = p.ingressOn(node)
+	}
 	if n == nil {
 		return flow.Verdict{}, trace.ErrNotChecked
 	}
+	f.Node = node
 	return n.call(request{Op: "ask", Hop: hop, Flow: &f})
+}
+
+// ingressOn is the process of an ingress proxy, on the node if there is one.
+func (w *kernelWorld) ingressOn(node string) (found *kernelNode) {
+	for _, kp := range w.pods {
+		if kp.ingress != nil && (found == nil || kp.node.name == node) {
+			found = kp.ingress
+		}
+	}
+	return found
 }
 
 func lastLines(s string, n int) string {

@@ -154,10 +154,11 @@ func (n names) whom(w []string) (string, []string, error) {
 	return "", nil, fmt.Errorf("from %s: want pod NAME, node NAME, outside ADDRESS or an address", w[0])
 }
 
-// owner says whose address it is.
+// owner says whose address it is. The first of a node's Pod range is the node's own: its Pods' gateway.
 func (s *State) owner(a netip.Addr) string {
 	for n := range s.Snapshot.Nodes.Values() {
-		if slices.Contains(n.Addrs, a) {
+		gateway := func(p netip.Prefix) bool { return p.Masked().Addr().Next() == a }
+		if slices.Contains(n.Addrs, a) || slices.ContainsFunc(n.PodCIDRs, gateway) {
 			return "node " + n.Name
 		}
 	}
