@@ -156,7 +156,9 @@ func (e *examiner) walk(what string, q trace.Question) {
 		e.hit(*cause, what)
 	}
 	for _, f := range others {
-		e.hit(f, what)
+		if f.Severity != flow.Error || !strings.HasPrefix(string(f.Code), "PW-12") { // the Service has a question of its own
+			e.hit(f, what)
+		}
 	}
 }
 

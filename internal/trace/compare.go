@@ -89,7 +89,7 @@ func (c *comparer) askStep(i int, st *Step) {
 	switch {
 	case st.Hop == HopProcess:
 		err = c.askSockets(i, st)
-	case c.l.Programmed == nil:
+	case c.l.Programmed == nil, programmedNode(st) == "":
 		return
 	default:
 		var v flow.Verdict

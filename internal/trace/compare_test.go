@@ -121,6 +121,8 @@ func TestTheLayersAreComparedHopByHop(t *testing.T) {
 			code: flow.RulesDiffer, at: "proxy@n1", says: "though every target answers"},
 		{name: "a Pod is not reached over the network", line: ask1, probe: true, probes: map[string]probe.Answer{"10.244.2.7:8080": {Result: probe.Timeout}}, exit: ExitBroken,
 			code: flow.PacketsLost, at: "podnet@n2", says: "from the Pod on node n1 to 10.244.2.7:8080 got timeout"},
+		{name: "what answers listens, whatever /proc shows", line: ask1, probe: true, listen: map[string]string{"cart-1": "127.0.0.1:8080", "cart-2": "0.0.0.0:1"}, exit: ExitOK},
+		{name: "a Pod refuses", line: ask1, probe: true, probes: map[string]probe.Answer{"10.244.2.7:8080": {Result: probe.Refused}}, exit: ExitBroken, code: flow.NothingListens, at: "process@n2", says: "10.244.2.7:8080 refuses connections"},
 		{name: "DNS does not answer", line: ask1, probe: true, changes: dnsServed(), probes: map[string]probe.Answer{"10.96.0.10:53": {Result: probe.Timeout}}, exit: ExitBroken, code: flow.DNSServerDown, at: "dns@n1"},
 		{name: "DNS answers otherwise", line: ask1, probe: true, changes: dnsServed(), probes: map[string]probe.Answer{"10.96.0.10:53": {Result: probe.Answered, Rcode: "NOERROR", Records: []string{"A 10.0.0.1"}}}, exit: ExitBroken, code: flow.DNSWrongAnswer, at: "dns@n1"},
 		{name: "what the API shows to be broken stays the cause", line: ask1, changes: cartPods(func(p *model.Pod) { p.Ready = false }), exit: ExitBroken, code: flow.PodsNotReady, at: "proxy@n1"},

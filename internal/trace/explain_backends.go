@@ -39,7 +39,19 @@ func (x *Index) explainBackends(svc *model.Service, port *model.ServicePort) *fl
 	f := finding(flow.SlicesStale, serviceObject(svc), fmt.Sprintf("%d Pods match and are ready, and no EndpointSlice lists them for port %d", len(ready), port.Port),
 		"kubectl -n kube-system logs deploy/podway-controller (or see that the kube-controller-manager runs)",
 		"declared ready: "+podNames(ready), fmt.Sprintf("declared slices: %s", x.sliceNames(svc)))
+	f.Evidence = append(f.Evidence, x.controllers()...)
 	return &f
+}
+
+// controllers says how podway's controller is, which writes EndpointSlices and gives addresses.
+func (x *Index) controllers() []string {
+	var out []string
+	for _, p := range model.Sorted(x.s.Pods, func(a, b *model.Pod) int { return a.Name.Compare(b.Name) }) {
+		if isPodway(p, "podway-controller") && !p.Terminal() && !p.Ready {
+			out = append(out, "declared "+podText(p))
+		}
+	}
+	return out
 }
 
 // podsGone is for slices whose every endpoint names a Pod that does not exist.

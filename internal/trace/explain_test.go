@@ -87,7 +87,9 @@ func TestTheCauseIsNamedWithItsFactsAndItsFix(t *testing.T) {
 		{"a named targetPort that nobody has", ask, []any{cart(func(s *model.Service) { s.Ports[0].TargetPort = model.PortRef{Name: "htp"} }),
 			with(emptySlice(), func(s *model.EndpointSlice) { s.Ports = nil })}, nil,
 			flow.TargetPortNoName, "Service shop/cart", []string{`targetPort is "htp"`, "- targetPort: htp\n+ targetPort: http", "8080/tcp http"}},
-		{"the slices are stale", ask, []any{emptySlice()}, nil, flow.SlicesStale, "Service shop/cart", []string{"2 Pods match and are ready"}},
+		{"the slices are stale", ask, []any{emptySlice(), with(pod("kube-system", "podway-controller-1", "n1", "172.18.0.1", map[string]string{"app": "podway-controller"}), func(p *model.Pod) {
+			p.Ready, p.Problem = false, "CrashLoopBackOff"
+		})}, nil, flow.SlicesStale, "Service shop/cart", []string{"2 Pods match and are ready", "Pod kube-system/podway-controller-1 Running on n1: CrashLoopBackOff"}},
 		{"no selector and no slice", ask, []any{cart(func(s *model.Service) { s.Selector = nil }), gone{&model.EndpointSlice{Name: model.N("shop", "cart-x")}}}, nil,
 			flow.NoSelectorNoSlices, "Service shop/cart", []string{"kubernetes.io/service-name: cart"}},
 		{"all nodes of the Pods are down", ask, append(cartPods(func(p *model.Pod) { p.Ready, p.Node = false, "n2" }), &model.Node{Name: "n2", Addrs: []netip.Addr{addr("172.18.0.2")}}), nil,

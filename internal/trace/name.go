@@ -109,7 +109,7 @@ func (w *walker) digOnly() error {
 func (w *walker) clusterName(f flow.Flow) ([]netip.AddrPort, error) {
 	st := w.askName(f, w.target.Host, "A")
 	addrs := addresses(st.Verdict.Records)
-	if st.State == Broken && st.Verdict.Rcode == "NOERROR" {
+	if st.State == Broken && st.Verdict.Rcode == "NOERROR" && len(st.Verdict.Records) == 0 {
 		steps, broken := w.path.Steps, w.broken
 		w.path.Steps, w.broken = w.path.Steps[:len(steps)-1], false
 		if v6 := w.askName(f, w.target.Host, "AAAA"); v6.State == Broken {

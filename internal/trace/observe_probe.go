@@ -217,6 +217,9 @@ func (c *comparer) probeTarget(i int, st *Step, from Origin) bool {
 	seen := fmt.Sprintf("%s: %s in %s", st.Flow.Dst, a.Result, round(a.Took))
 	if a.Result == probe.Answered {
 		st.Observed, st.Seen = append(st.Observed, seen), true
+		st.Findings = slices.DeleteFunc(st.Findings, func(f flow.Finding) bool { // a sandboxed Pod's sockets are not the kernel's
+			return f.Code == flow.NothingListens || f.Code == flow.ListensOnLoopback
+		})
 		c.eachNetwork(i, func(n *Step) { n.Seen = true })
 		return true
 	}

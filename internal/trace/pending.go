@@ -28,6 +28,7 @@ func (x *Index) pending(svc *model.Service) flow.Finding {
 	case x.freeAddress() != "":
 		f.Cause = fmt.Sprintf("AddressPool %s has free addresses, and no controller has given it one", x.freeAddress())
 		f.Fix = "kubectl -n kube-system logs deploy/podway-controller: see that it runs and leads"
+		f.Evidence = x.controllers()
 	default:
 		f.Cause = "no AddressPool has a free address for it"
 		f.Fix = "kubectl edit addresspools: add a range"
