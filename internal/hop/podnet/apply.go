@@ -8,7 +8,6 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/kernel/route"
-	"github.com/podway/podway/internal/kernel/sysctl"
 )
 
 // step is one change. A failed one does not keep the others from being made.
@@ -17,7 +16,7 @@ type step func() error
 // apply makes have into want: first what routes need, then routes, then what is no longer needed, and last the file that
 // lets the CNI plugin begin.
 func (h *Hop) apply(ctx context.Context, have live, want State) (changed int, findings []flow.Finding, err error) {
-	findings, err = h.forward(want)
+	findings, err = h.forward(want, have.Host.Routes)
 	errs := []error{err}
 	if want.Tunnel != nil && !sameTunnel(have.Tunnel, want.Tunnel) {
 		errs = append(errs, h.doors.links.Put(*want.Tunnel))
@@ -93,37 +92,6 @@ func (h *Hop) lastSteps(ctx context.Context, have live, want State) []step {
 		out = append(out, func() error { return want.Config.write(h.opt.ConfigPath) })
 	}
 	return out
-}
-
-// forward switches the forwarding of packets on for the families of the Pods. Where the setting cannot be written and is
-// off, that is a finding.
-func (h *Hop) forward(want State) ([]flow.Finding, error) {
-	var findings []flow.Finding
-	var errs []error
-	seen := map[string]bool{}
-	h.cannotForward.Store(false)
-	for _, c := range want.Config.PodCIDRs {
-		key := forwardKey(c.Addr().Is4())
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		switch err := h.doors.sysctl.Set(key, "1"); {
-		case errors.Is(err, sysctl.ErrReadOnly):
-			h.cannotForward.Store(true)
-			findings = append(findings, forwardingOff(h.opt.Node, key, err))
-		case err != nil:
-			errs = append(errs, err)
-		}
-	}
-	return findings, errors.Join(errs...)
-}
-
-func forwardKey(is4 bool) string {
-	if is4 {
-		return "net/ipv4/ip_forward"
-	}
-	return "net/ipv6/conf/all/forwarding"
 }
 
 // difference returns what want has and have has not, and the other way round.

@@ -193,6 +193,27 @@ func TestForwardingThatCannotBeSwitchedOnIsAFinding(t *testing.T) {
 	}
 }
 
+func TestANodeThatHasItsDefaultRouteFromAnAdvertisementKeepsIt(t *testing.T) {
+	n := newFakeNode(t, Options{})
+	n.routes.Table = append(n.routes.Table, route.Route{Dst: prefixes("::/0")[0], Via: netip.MustParseAddr("fe80::1"), Device: "eth1", Proto: protocolRA, Metric: 100})
+	for _, d := range []string{"eth0", "eth1"} {
+		n.sysctl.Values["net/ipv6/conf/"+d+"/accept_ra"] = "1"
+	}
+	if _, err := n.apply(clusterOf("a 10.0.0.1 10.244.1.0/24"), model.Everything()); err != nil {
+		t.Fatal(err)
+	}
+	if n.sysctl.Values["net/ipv6/conf/all/forwarding"] != "0" {
+		t.Error("IPv6 is forwarded though no Pod has it")
+	}
+	if _, err := n.apply(clusterOf("a 10.0.0.1 10.244.1.0/24,fd44:1::/64"), model.Everything()); err != nil {
+		t.Fatal(err)
+	}
+	got := n.sysctl.Values
+	if got["net/ipv6/conf/all/forwarding"] != "1" || got["net/ipv6/conf/eth1/accept_ra"] != "2" || got["net/ipv6/conf/eth0/accept_ra"] != "1" {
+		t.Errorf("settings %v", got)
+	}
+}
+
 func TestRoutesToPodsThatSomebodyDeletedComeBack(t *testing.T) {
 	n := newFakeNode(t, Options{})
 	reserve := func(container, alias string, device bool) route.Route {
