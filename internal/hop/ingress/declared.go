@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -49,7 +50,7 @@ func (h *Hop) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, error)
 	}
 	d, err := h.live()
 	if d == nil || d.Table() == nil {
-		return down(err.Error()), nil
+		return down(fmt.Sprint(cmp.Or(err, errNoView))), nil
 	}
 	at, ok := h.address(d, f.HTTP.Scheme)
 	if !ok {

@@ -65,6 +65,8 @@ type Hop struct {
 	failed error  // of the last attempt to listen
 }
 
+var errNoView = errors.New("ingress: no complete view of the cluster yet")
+
 // New makes the hop; it opens nothing before the first Apply.
 func New(o Options) (*Hop, error) {
 	if o.Log == nil {
@@ -77,7 +79,7 @@ func New(o Options) (*Hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hop{o: o, store: store, metrics: newMetrics(), failed: errors.New("ingress: no complete view of the cluster yet")}
+	h := &Hop{o: o, store: store, metrics: newMetrics(), failed: errNoView}
 	h.driver = h.newDriver()
 	if o.Metrics != nil {
 		return h, h.register(o.Metrics)

@@ -122,11 +122,15 @@ func (e expiry) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc }
 
 func (e expiry) Collect(ch chan<- prometheus.Metric) {
 	ends := map[model.Name]time.Time{}
-	e.store.All(func(_ string, c *certs.Cert) {
+	add := func(_ string, c *certs.Cert) {
 		if end, ok := ends[c.Secret]; !ok || c.NotAfter().Before(end) {
 			ends[c.Secret] = c.NotAfter()
 		}
-	})
+	}
+	e.store.All(add)
+	if c := e.store.Default(); !e.store.IsSelfSigned(c) {
+		add("", c)
+	}
 	for n, end := range ends {
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(end.Unix()), n.Namespace, n.Name)
 	}

@@ -72,6 +72,9 @@ func (s *Store) For(name string) *Cert {
 	return s.fallback.Load()
 }
 
+// Default returns the certificate for everybody else.
+func (s *Store) Default() *Cert { return s.fallback.Load() }
+
 // IsSelfSigned reports whether c is the certificate that the store made itself.
 func (s *Store) IsSelfSigned(c *Cert) bool { return c == s.own }
 

@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"io"
 	"net"
@@ -175,5 +176,37 @@ func TestPlainHTTPOnTheTLSPortDoesNotHang(t *testing.T) {
 		return // an alert or an answer: both are fine
 	} else if ne, ok := err.(net.Error); ok && ne.Timeout() {
 		t.Error("no answer and no end")
+	}
+}
+
+func TestALargeBodyOverHTTP2(t *testing.T) {
+	const size = 8 << 20
+	cert := certstest.Secret(t, model.N("shop", "cert"), "shop.example")
+	s := simple(t, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).EnableFullDuplex()
+		if n, err := io.Copy(w, r.Body); n != size || err != nil {
+			t.Errorf("the endpoint read %d bytes: %v", n, err)
+		}
+	}))
+	s.put(cert, secured(rule("web", "shop.example", "/", "web"), "cert", "shop.example"))
+	res, err := s.client(true, cert).Post("https://shop.example/", "application/octet-stream", &pattern{left: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	want, got := &pattern{left: size}, make([]byte, 32<<10)
+	for total := 0; ; {
+		n, err := io.ReadFull(res.Body, got)
+		expected := make([]byte, n)
+		io.ReadFull(want, expected)
+		if !bytes.Equal(got[:n], expected) {
+			t.Fatalf("the echo differs after %d bytes", total)
+		}
+		if total += n; err != nil {
+			if total != size {
+				t.Errorf("%d bytes came back: %v", total, err)
+			}
+			return
+		}
 	}
 }
