@@ -57,6 +57,7 @@ func (o Options) fill(s string) (string, error) {
 		{"ClusterCIDRs", "PODWAY_CLUSTER_CIDRS: 10.244.0.0/16", o.ClusterCIDRs},
 		{"ServiceCIDRs", "PODWAY_SERVICE_CIDRS: 10.96.0.0/16", o.ServiceCIDRs},
 		{"ClusterDNS", "clusterIP: 10.96.0.10", o.ClusterDNS},
+		{"ClusterDNS", "PODWAY_CLUSTER_DNS: 10.96.0.10", o.ClusterDNS},
 	} {
 		if r.val == "" {
 			continue

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -58,10 +59,28 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	stop()
 	wg.Wait()
+	a.leave()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// leaver is a hop whose service must end with care. What the kernel serves stays as it is.
+type leaver interface{ Close(context.Context) error }
+
+const leaveMost = 8 * time.Second
+
+func (a *Agent) leave() {
+	ctx, stop := context.WithTimeout(context.Background(), leaveMost)
+	defer stop()
+	for _, h := range a.Hops {
+		if l, ok := h.(leaver); ok {
+			if err := l.Close(ctx); err != nil {
+				a.Log.Warn("end of service", "hop", h.Name(), "err", err)
+			}
+		}
+	}
 }
 
 // Ready returns an error that names the first hop that has not yet applied a complete view, or whose last apply failed.

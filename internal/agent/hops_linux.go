@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,10 +30,14 @@ type Options struct {
 	ServiceCIDRs []netip.Prefix
 	Podnet       podnet.Options // Node and ServiceCIDRs are filled in
 	DNSListen    []netip.AddrPort
-	ResolvConf   string // names outside the cluster are asked of its servers; "" = /etc/resolv.conf
+	DNSServers   []netip.Addr // addresses of the cluster's DNS Service; they are never asked for names outside
+	ResolvConf   string       // names outside the cluster are asked of its servers; "" = /etc/resolv.conf
 	Metrics      prometheus.Registerer
 	Log          *slog.Logger
 }
+
+// lameduck is how long DNS goes on answering after the end was asked for: longer than the other nodes need to hear of it.
+const lameduck = 5 * time.Second
 
 // makers make each hop of a node, in the order in which a request meets them.
 var makers = []struct {
@@ -47,7 +52,7 @@ var makers = []struct {
 
 func makeDNS(o Options) (hop.Hop, error) {
 	opt := dns.Options{Node: o.Node, Domain: o.Domain, Listen: o.DNSListen, ResolvConf: o.ResolvConf,
-		CIDRs: slices.Concat(o.ServiceCIDRs, o.ClusterCIDRs), Metrics: o.Metrics}
+		CIDRs: slices.Concat(o.ServiceCIDRs, o.ClusterCIDRs), Nameservers: o.DNSServers, Lameduck: lameduck, Metrics: o.Metrics}
 	if o.NS != nil {
 		opt.In = o.NS.Do
 	}

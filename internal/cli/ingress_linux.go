@@ -20,7 +20,7 @@ import (
 type ingressFlags struct {
 	daemon
 	node, http, https, controller, class, trusted, socket string
-	drain                                                  time.Duration
+	drain                                                 time.Duration
 }
 
 func newIngress() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -22,9 +23,9 @@ import (
 // nodeFlags are those of `podway node`.
 type nodeFlags struct {
 	daemon
-	node, hops, dnsListen, resolvConf, overlay, socket string
-	initOnly                                           bool
-	cniBin, cniConf                                    string
+	node, hops, dnsListen, dnsServers, resolvConf, overlay, socket string
+	initOnly                                                       bool
+	cniBin, cniConf                                                string
 }
 
 func newNode() *cobra.Command {
@@ -45,6 +46,7 @@ its own switch (--hops). When it ends, all that it programmed stays. It needs CA
 	f.StringVar(&n.node, "node-name", env("NODE_NAME", hostname), "this node's name in the cluster ($NODE_NAME)")
 	f.StringVar(&n.hops, "hops", env("PODWAY_HOPS", "podnet,proxy,dns,announce"), "hops to serve, comma-separated ($PODWAY_HOPS)")
 	f.StringVar(&n.dnsListen, "dns-listen", defaultDNSListen(), "where DNS listens, comma-separated ADDRESS:PORT")
+	f.StringVar(&n.dnsServers, "cluster-dns", os.Getenv("PODWAY_CLUSTER_DNS"), "addresses of the cluster's DNS Service, comma-separated ($PODWAY_CLUSTER_DNS)")
 	f.StringVar(&n.resolvConf, "resolv-conf", "/etc/resolv.conf", "its name servers are asked for names outside the cluster")
 	f.StringVar(&n.overlay, "overlay", env("PODWAY_OVERLAY", "auto"), "VXLAN between nodes: auto (only across networks), always, never ($PODWAY_OVERLAY)")
 	f.StringVar(&n.socket, "socket", ask.SocketPath, "where `podway trace` asks this agent; empty = nowhere")
@@ -108,6 +110,13 @@ func (n *nodeFlags) options(log *slog.Logger, metrics prometheus.Registerer) (o 
 	}
 	if o.ServiceCIDRs, err = prefixes("service-cidrs", n.serviceCIDRs); err != nil {
 		return o, err
+	}
+	for _, a := range words(n.dnsServers) {
+		ip, err := netip.ParseAddr(a)
+		if err != nil {
+			return o, usage("--cluster-dns: %q is no address", a)
+		}
+		o.DNSServers = append(o.DNSServers, ip)
 	}
 	o.DNSListen, err = listens("dns-listen", n.dnsListen)
 	return o, err
