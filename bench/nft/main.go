@@ -1,8 +1,8 @@
 // Command nft measures how long the service proxy takes to program the kernel: a full load and single changes, in a network
 // namespace of its own. It needs root. The last line of its output is for machines.
 //
-// With -peer it also loads the shape that has a chain and an anonymous map for each Service, over the same netlink code's
-// peer library, to show what the shape alone costs.
+// With -peer it also loads the shape that has a chain and a map for each Service, with the same encoder, to show what the
+// shape alone costs.
 package main
 
 import (
@@ -49,8 +49,8 @@ func main() {
 // result are the figures of one run.
 type result struct {
 	full, fullCPU, restart, read time.Duration
-	changes             []time.Duration
-	rss                 int
+	changes                      []time.Duration
+	rss                          int
 }
 
 func run(services, endpoints, changes, peer int) error {

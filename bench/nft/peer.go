@@ -1,39 +1,40 @@
 package main
 
 import (
-	"encoding/binary"
+	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-
 	"github.com/podway/podway/internal/kernel/netns"
+	knft "github.com/podway/podway/internal/kernel/nft"
 )
 
-// measurePeer loads the shape in which every Service has a chain and an anonymous map of its endpoints, and a verdict map
-// leads to the chains. Chains are written a hundred to a transaction, which is kind to it.
+// measurePeer loads, with the same encoder, the shape in which every Service has a chain and a map of its endpoints, and a
+// verdict map leads to the chains: what the shape alone costs.
 func measurePeer(services, endpoints int) (result, error) {
 	var r result
+	ctx := context.Background()
 	ns, err := netns.New()
 	if err != nil {
 		return r, err
 	}
 	defer ns.Close()
-	c, err := nftables.New(nftables.WithNetNSFd(ns.Fd()), nftables.AsLasting())
+	k, err := knft.Open(ns)
 	if err != nil {
 		return r, err
 	}
-	defer c.CloseLasting()
-	p := peer{c: c, endpoints: endpoints}
-	start := time.Now()
-	if err := p.load(services); err != nil {
+	defer k.Close()
+	t := peerTable(services, endpoints, 0)
+	start, cpu := time.Now(), cpuTime()
+	if err := k.Apply(ctx, knft.Create(t)); err != nil {
 		return r, err
 	}
-	r.full = time.Since(start)
+	r.full, r.fullCPU = time.Since(start), cpuTime()-cpu
 	for i := range 20 {
+		ops := peerChange(t, i*13%services, endpoints, i+1)
 		start := time.Now()
-		if err := p.change(i * 13 % services); err != nil {
+		if err := k.Apply(ctx, ops); err != nil {
 			return r, err
 		}
 		r.changes = append(r.changes, time.Since(start))
@@ -41,79 +42,41 @@ func measurePeer(services, endpoints int) (result, error) {
 	return r, nil
 }
 
-type peer struct {
-	c         *nftables.Conn
-	endpoints int
-	table     *nftables.Table
-	services  *nftables.Set
-	chains    []*nftables.Chain
-}
-
-func (p *peer) load(services int) error {
-	p.table = p.c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "peer"})
-	p.services = &nftables.Set{Table: p.table, Name: "services", IsMap: true, Concatenation: true,
-		KeyType:  nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService),
-		DataType: nftables.TypeVerdict}
-	if err := p.c.AddSet(p.services, nil); err != nil {
-		return err
-	}
-	base := p.c.AddChain(&nftables.Chain{Name: "prerouting", Table: p.table, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
-	p.c.AddRule(&nftables.Rule{Table: p.table, Chain: base, Exprs: []expr.Any{
-		&expr.Payload{DestRegister: 8, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 9},
-		&expr.Payload{DestRegister: 10, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Lookup{SourceRegister: 8, DestRegister: 0, IsDestRegSet: true, SetName: p.services.Name, SetID: p.services.ID},
-	}})
+func peerTable(services, endpoints, round int) *knft.Table {
+	t := knft.NewTable(knft.IPv4, "peer")
+	vmap := &knft.Set{Name: "services", Key: []knft.Type{knft.IPv4Addr, knft.Proto, knft.Service}, Verdicts: true, Elems: map[string]string{}}
+	t.AddSet(vmap)
+	t.AddChain(&knft.Chain{Name: "prerouting", Base: &knft.Base{Type: "nat", Hook: knft.Prerouting, Priority: knft.PriorityDstNAT},
+		Rules: []knft.Rule{knft.R(knft.DstAddr(knft.IPv4, 0), knft.L4Proto(1), knft.DstPort(2), knft.VMap("services", 0))}})
 	for i := range services {
-		if err := p.add(i); err != nil {
-			return err
-		}
-		if i%100 == 99 {
-			if err := p.c.Flush(); err != nil {
-				return fmt.Errorf("after %d Services: %w", i+1, err)
-			}
-		}
+		chain, set := peerService(i, endpoints, round)
+		t.AddChain(chain).AddSet(set)
+		vip := netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)})
+		vmap.Elems[knft.Key{}.Addr(vip).Proto(knft.TCP).Port(80).String()] = knft.To(chain.Name).String()
 	}
-	return p.c.Flush()
+	return t
 }
 
-func (p *peer) add(i int) error {
-	ch := p.c.AddChain(&nftables.Chain{Name: fmt.Sprintf("svc-%d", i), Table: p.table})
-	p.chains = append(p.chains, ch)
-	if err := p.rule(i, 0); err != nil {
-		return err
+// peerService is the chain of a Service and the map of its endpoints, under a name that changes with every round.
+func peerService(i, endpoints, round int) (*knft.Chain, *knft.Set) {
+	m := &knft.Set{Name: fmt.Sprintf("map-%d-%d", i, round), Key: []knft.Type{knft.Mark}, Data: []knft.Type{knft.IPv4Addr, knft.Service}, Elems: map[string]string{}}
+	for e := range endpoints {
+		n := i*endpoints + e + round
+		m.Elems[knft.Key{}.Mark(uint32(e)).String()] = knft.Key{}.Addr(netip.AddrFrom4([4]byte{10, 128 + byte(n>>16), byte(n >> 8), byte(n)})).Port(8080).String()
 	}
-	key := append(binary.BigEndian.AppendUint32(nil, 10<<24|96<<16+uint32(i)), 6, 0, 0, 0, 0, 80, 0, 0)
-	return p.c.SetAddElements(p.services, []nftables.SetElement{{Key: key,
-		VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: ch.Name}}})
+	rule := knft.R(knft.Numgen{Dst: 0, Mod: uint32(endpoints)}, knft.MapTo(m.Name, 0, 0), knft.NAT{Family: knft.IPv4, AddrReg: 0, HasPort: true, PortReg: 1})
+	return &knft.Chain{Name: fmt.Sprintf("svc-%d", i), Rules: []knft.Rule{rule}}, m
 }
 
-// rule translates to one of the endpoints: numgen random mod N map { ... }.
-func (p *peer) rule(i, round int) error {
-	m := &nftables.Set{Table: p.table, Anonymous: true, Constant: true, IsMap: true, Concatenation: true,
-		KeyType: nftables.TypeInteger, DataType: nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetService)}
-	m.KeyType.Bytes = 4
-	var elems []nftables.SetElement
-	for e := range p.endpoints {
-		val := append(binary.BigEndian.AppendUint32(nil, 10<<24|128<<16+uint32(i*p.endpoints+e+round)), 31, 144, 0, 0)
-		elems = append(elems, nftables.SetElement{Key: binary.NativeEndian.AppendUint32(nil, uint32(e)), Val: val})
+// peerChange gives a Service a new map and refills its chain, as a map that belongs to its rule must be.
+func peerChange(t *knft.Table, i, endpoints, round int) []knft.Op {
+	chain, m := peerService(i, endpoints, round)
+	var es []knft.Elem
+	for k, v := range m.Elems {
+		es = append(es, knft.Elem{Key: k, Value: v})
 	}
-	if err := p.c.AddSet(m, elems); err != nil {
-		return err
+	return []knft.Op{
+		{Kind: knft.AddSet, Table: t, Set: m}, {Kind: knft.AddElems, Table: t, Set: m, Elems: es},
+		{Kind: knft.FlushChain, Table: t, Chain: chain}, {Kind: knft.AddRules, Table: t, Chain: chain, Rules: chain.Rules},
 	}
-	p.c.AddRule(&nftables.Rule{Table: p.table, Chain: p.chains[i], Exprs: []expr.Any{
-		&expr.Numgen{Register: 8, Modulus: uint32(p.endpoints), Type: 1},
-		&expr.Lookup{SourceRegister: 8, DestRegister: 8, IsDestRegSet: true, SetName: m.Name, SetID: m.ID},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: 2, RegAddrMin: 8, RegProtoMin: 9},
-	}})
-	return nil
-}
-
-func (p *peer) change(i int) error {
-	p.c.FlushChain(p.chains[i])
-	if err := p.rule(i, 1); err != nil {
-		return err
-	}
-	return p.c.Flush()
 }
