@@ -153,6 +153,24 @@ func words(file string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
+// Weigh gives the group so many times the processor time of a single busy process beside it; by default it is once,
+// however many processes are in it.
+func (g Group) Weigh(times int) error {
+	for _, h := range g.Host.Hierarchies {
+		if !h.controls("cpu") {
+			continue
+		}
+		file, value := "cpu.shares", 1024*times
+		if h.Unified {
+			file, value = "cpu.weight", 100*times
+		}
+		if err := os.WriteFile(filepath.Join(g.dir(h), file), []byte(strconv.Itoa(value)), 0o644); err != nil {
+			return fmt.Errorf("cgroup: set weight: %w", err)
+		}
+	}
+	return nil
+}
+
 // Delegate switches the controllers on for the group's children. The group itself must hold no process.
 func (g Group) Delegate() error {
 	if !g.Host.Unified {

@@ -93,6 +93,32 @@ func TestProcessesAreFoundAndKilledByTheirGroup(t *testing.T) {
 	}
 }
 
+func TestAGroupCountsAsManyProcesses(t *testing.T) {
+	for name, h := range trees(t) {
+		t.Run(name, func(t *testing.T) {
+			g := testGroup(t, h)
+			on, err := g.Create()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Restore(on)
+			if err := g.Weigh(7); err != nil {
+				t.Fatal(err)
+			}
+			for _, tree := range h.Hierarchies {
+				file, want := "cpu.shares", "7168"
+				if tree.Unified {
+					file, want = "cpu.weight", "700"
+				}
+				got, err := words(filepath.Join(g.dir(tree), file))
+				if tree.controls("cpu") && (err != nil || len(got) != 1 || got[0] != want) {
+					t.Errorf("%s is %q, want %s: %v", file, got, want, err)
+				}
+			}
+		})
+	}
+}
+
 func TestKillSparesWhomItIsTold(t *testing.T) {
 	for name, h := range trees(t) {
 		t.Run(name, func(t *testing.T) {

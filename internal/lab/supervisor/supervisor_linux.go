@@ -94,11 +94,24 @@ func prepare(dir string, ready *os.File) (*supervisor, net.Listener, error) {
 	if err := noteControllers(dir, switchedOn); err != nil {
 		return nil, nil, err
 	}
+	if err := weigh(s.cgroups, c); err != nil {
+		return nil, nil, err
+	}
 	if err := group.Join(os.Getpid()); err != nil {
 		return nil, nil, err
 	}
 	l, err := Listen(dir)
 	return s, l, err
+}
+
+// weigh makes a cluster count as the dozen of processes that it is, or more: else all of it together gets as much of a
+// busy machine as one compiler does.
+func weigh(h cgroup.Host, c spec.Cluster) error {
+	components := len(controlplane.Components())
+	if err := h.Group(spec.CgroupName(c.Dir)).Weigh(components + 3*c.Nodes); err != nil {
+		return err
+	}
+	return Group(h, c).Weigh(components)
 }
 
 // Group is the control group of the supervisor and the control plane.
