@@ -52,6 +52,7 @@ func commands() []*cobra.Command {
 		newDoctor(),
 		newAgent(),
 		newCNI(),
+		newScenario(),
 		newUp(),
 		newDown(),
 		newStatus(),

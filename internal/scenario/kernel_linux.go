@@ -26,15 +26,13 @@ type KernelOptions struct {
 	Env      []string // with which it does, beside the caller's
 }
 
-// KernelWorld returns a Maker of worlds with real packets. Nothing is made in the caller's own network namespace, and all of it
-// goes with the process.
-func KernelWorld(o KernelOptions) Maker {
-	return func(ctx context.Context) (World, error) {
-		if err := nettest.Missing(); err != nil {
-			return nil, err
-		}
-		return newKernelWorld(o)
+// KernelWorld returns a Maker of worlds with real packets. Nothing is made in the caller's own network namespace, and all
+// of it goes with the process. The error says what the machine lacks.
+func KernelWorld(o KernelOptions) (Maker, error) {
+	if err := nettest.Missing(); err != nil {
+		return nil, err
 	}
+	return func(context.Context) (World, error) { return newKernelWorld(o) }, nil
 }
 
 type kernelWorld struct {

@@ -3,7 +3,6 @@
 package scenario
 
 import (
-	"context"
 	"errors"
 	"fmt"
 )
@@ -16,8 +15,6 @@ type KernelOptions struct {
 }
 
 // KernelWorld says that network namespaces are Linux's.
-func KernelWorld(KernelOptions) Maker {
-	return func(context.Context) (World, error) {
-		return nil, fmt.Errorf("scenario: level kernel needs Linux: %w", errors.ErrUnsupported)
-	}
+func KernelWorld(KernelOptions) (Maker, error) {
+	return nil, fmt.Errorf("scenario: level kernel needs Linux: %w", errors.ErrUnsupported)
 }

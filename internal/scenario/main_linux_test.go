@@ -43,5 +43,9 @@ func openHops(o NodeOptions) ([]hop.Hop, error) {
 
 func TestEveryScenarioHoldsForTheKernel(t *testing.T) {
 	nettest.Need(t)
-	checkAll(t, Kernel, KernelWorld(KernelOptions{Program: os.Args[0], Env: []string{nodeEnv}}))
+	w, err := KernelWorld(KernelOptions{Program: os.Args[0], Env: []string{nodeEnv}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkAll(t, Kernel, w)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 )
@@ -101,26 +102,63 @@ func runStep(ctx context.Context, w World, f *File, i int, l Level) ([]Result, e
 	return results, nil
 }
 
-// RunAll runs files one after another, prints each result and the summary, and reports whether all passed.
-func RunAll(ctx context.Context, out io.Writer, files []*File, l Level, makeWorld Maker, verbose bool) bool {
-	var total Summary
-	for _, f := range files {
-		start := time.Now()
-		sum, err := Run(ctx, f, l, makeWorld, func(r Result) { fmt.Fprintln(out, r) })
-		total.Passed, total.Failed = total.Passed+sum.Passed, total.Failed+sum.Failed
-		if err != nil {
-			fmt.Fprintf(out, "FAIL %s: %v\n", f.Name, err)
-			if sum.Failed == 0 {
-				total.Failed++
-			}
-		}
-		if verbose {
-			fmt.Fprintf(out, "#    %s at level %s took %s\n", f.Name, l, time.Since(start).Round(time.Millisecond))
-		}
-		if ctx.Err() != nil {
-			break
-		}
+// Options of RunAll.
+type Options struct {
+	Level    Level
+	World    Maker
+	AtOnce   int  // files at the same time; 0 = one
+	Timings  bool // print how long each file took
+	Failures bool // print only what failed
+}
+
+// RunAll runs files, prints their results in the order of the files, then the summary alone on the last line. It reports
+// whether all passed.
+func RunAll(ctx context.Context, out io.Writer, files []*File, o Options) bool {
+	texts, sums := make([]chan string, len(files)), make([]Summary, len(files))
+	slots := make(chan struct{}, max(1, o.AtOnce))
+	var all sync.WaitGroup
+	for i := range files {
+		texts[i] = make(chan string, 1)
 	}
+	all.Go(func() {
+		for i, f := range files {
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				var text string
+				text, sums[i] = o.file(ctx, f)
+				texts[i] <- text
+			})
+		}
+	})
+	var total Summary
+	for i := range files {
+		fmt.Fprint(out, <-texts[i])
+		total.Passed, total.Failed = total.Passed+sums[i].Passed, total.Failed+sums[i].Failed
+	}
+	all.Wait()
 	fmt.Fprintln(out, total)
 	return total.Failed == 0 && ctx.Err() == nil
+}
+
+// file runs one file and returns what is to be printed.
+func (o Options) file(ctx context.Context, f *File) (string, Summary) {
+	if ctx.Err() != nil {
+		return "", Summary{}
+	}
+	var b strings.Builder
+	start := time.Now()
+	sum, err := Run(ctx, f, o.Level, o.World, func(r Result) {
+		if !r.OK || !o.Failures {
+			fmt.Fprintln(&b, r)
+		}
+	})
+	if err != nil {
+		fmt.Fprintf(&b, "FAIL %v\n", err)
+		sum.Failed = max(1, sum.Failed)
+	}
+	if o.Timings {
+		fmt.Fprintf(&b, "#    %s at level %s took %s\n", f.Name, o.Level, time.Since(start).Round(time.Millisecond))
+	}
+	return b.String(), sum
 }

@@ -28,6 +28,9 @@ func all(t *testing.T) []*File {
 func checkAll(t *testing.T, l Level, w Maker) {
 	for _, f := range all(t) {
 		t.Run(filepath.Base(f.Name), func(t *testing.T) {
+			if l == Kernel {
+				t.Parallel() // most of its time is waiting
+			}
 			sum, err := Run(t.Context(), f, l, w, func(r Result) {
 				if !r.OK {
 					t.Error(r)
