@@ -5,6 +5,7 @@
 package nettest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,11 +13,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/kernel/netns"
+	"github.com/podway/podway/internal/kernel/nft"
 )
 
 // Thing is something a test needs of the machine.
@@ -93,12 +94,12 @@ var probe = sync.OnceValue(func() map[Thing]error {
 })
 
 func probeNFT(ns *netns.NS) error {
-	c, err := nftables.New(nftables.WithNetNSFd(ns.Fd()))
+	k, err := nft.Open(ns)
 	if err != nil {
 		return err
 	}
-	c.AddTable(&nftables.Table{Name: "probe", Family: nftables.TableFamilyINet})
-	return c.Flush()
+	defer k.Close()
+	return k.Apply(context.Background(), nft.Create(nft.NewTable(nft.IPv4, "probe")))
 }
 
 func probeLink(ns *netns.NS, l netlink.Link) error {

@@ -6,8 +6,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"github.com/google/nftables"
 )
 
 var (
@@ -133,23 +131,6 @@ func devices(t *testing.T) (names string) {
 		names += e.Name() + " "
 	}
 	return names
-}
-
-func TestTheKernelOfAPodNamespaceTakesNFTRules(t *testing.T) {
-	Need(t, Root, Netns, NFT)
-	_, nodes, _ := twoNodes(t)
-	c, err := nftables.New(nftables.WithNetNSFd(nodes[0].NS().Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.AddTable(&nftables.Table{Name: "x", Family: nftables.TableFamilyINet})
-	if err := c.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	tables, err := c.ListTables()
-	if err != nil || len(tables) != 1 || tables[0].Name != "x" {
-		t.Errorf("tables in node-a: %v, %v", tables, err)
-	}
 }
 
 func TestNeedNamesWhatIsMissing(t *testing.T) {
