@@ -106,7 +106,26 @@ func (b *Backend) full(ctx context.Context, k knft.Kernel, before, p *proxy.Plan
 		ops = append(ops, knft.Diff(have.table(f), render(p, f, e))...)
 		totals[i] = e.counts()
 	}
-	return b.commit(ctx, k, ops, gen, p, totals, true)
+	done, err := b.commit(ctx, k, ops, gen, p, totals, true)
+	if err == nil || before != nil || errors.Is(err, errors.ErrUnsupported) {
+		return done, err
+	}
+	if done, again := b.commit(ctx, k, replace(have, p), gen, p, totals, true); again == nil {
+		return done, nil // somebody had changed the table so that it could not be mended in place
+	}
+	return done, err
+}
+
+// replace deletes the tables and makes them anew, in one transaction.
+func replace(have *Ruleset, p *proxy.Plan) []knft.Op {
+	var ops []knft.Op
+	for _, t := range have.tables {
+		ops = append(ops, knft.Op{Kind: knft.DelTable, Table: t})
+	}
+	for _, t := range Render(p).tables {
+		ops = append(ops, knft.Create(t)...)
+	}
+	return ops
 }
 
 // commit writes and remembers. gen is the kernel's generation before: if anybody wrote at the same time, the next Check
@@ -154,14 +173,17 @@ func (b *Backend) step(ctx context.Context, k knft.Kernel, before, p *proxy.Plan
 	return b.commit(ctx, k, ops, b.gen, p, totals, false)
 }
 
-// Check implements proxy.Backend. The kernel's generation tells whether anybody wrote any table since; only then, and not
-// more often than a tenth of the time, everything is compared.
+// costly is how long a comparison may take before it is rationed to a tenth of the time.
+const costly = 50 * time.Millisecond
+
+// Check implements proxy.Backend. The kernel's generation tells whether anybody wrote any table since; only then
+// everything is compared.
 func (b *Backend) Check(ctx context.Context) (string, error) {
 	if b.applied == nil {
 		return "", nil
 	}
 	gen, err := b.kernel.Generation(ctx)
-	if err != nil || gen == b.gen || time.Since(b.compared) < 10*b.took {
+	if err != nil || gen == b.gen || b.took > costly && time.Since(b.compared) < 10*b.took {
 		return "", err
 	}
 	start := time.Now()

@@ -1,9 +1,13 @@
 package nft
 
 import (
+	"fmt"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/podway/podway/internal/hop/hoptest"
+	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/kernel/netns"
 	knft "github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/nettest"
@@ -30,4 +34,47 @@ func TestTheSuiteOnTheKernel(t *testing.T) {
 	s := subject(func(t *testing.T) hoptest.Host { return &host{kernel: newKernel(t)} })
 	s.Steps, s.Every = 150, 13
 	hoptest.Run(t, s)
+}
+
+func TestTheKernelSupportsAllThatIsUsed(t *testing.T) {
+	k := newKernel(t)
+	b := New(func() (knft.Kernel, error) { return k, nil })
+	if err := b.Supported(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := read(t.Context(), k, proxy.Node{}); err != nil || len(r.tables) != 0 {
+		t.Errorf("trying left %d tables, %v", len(r.tables), err)
+	}
+}
+
+// An nft command that aborts on this table would abort for all tables of the host.
+func TestTheNftCommandListsEveryRule(t *testing.T) {
+	nettest.Need(t, nettest.Root, nettest.NFT)
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		t.Skip("no nft command here; it is not needed for anything but this")
+	}
+	for _, c := range hoptest.ServiceCases() {
+		ns, err := netns.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := In(ns)
+		if _, err := b.Apply(t.Context(), proxy.Decide(c.Snapshot, hoptest.NodeA)); err != nil {
+			t.Fatal(err)
+		}
+		err = ns.Do(func() error {
+			for _, args := range [][]string{{"list", "ruleset"}, {"-j", "list", "ruleset"}} {
+				out, err := exec.Command(path, args...).CombinedOutput()
+				if err != nil || strings.Contains(string(out), "Error") || strings.Contains(string(out), "invalid") {
+					return fmt.Errorf("nft %v: %v\n%s", args, err, out)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+		ns.Close()
+	}
 }
