@@ -109,6 +109,11 @@ func (r root) etc() error {
 
 func (r root) keptFolders() error {
 	for place, name := range kept {
+		// podway writes it at every start. One of a former life would call the node ready too early, and pods that
+		// fail then wait for ten seconds.
+		if place == "etc/cni" && r.cluster.Networking == spec.NetworkingPodway {
+			continue
+		}
 		from, to := filepath.Join(r.node.Dir, name), r.at(place)
 		if err := mkdirs(from, to); err != nil {
 			return err
