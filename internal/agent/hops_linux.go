@@ -75,6 +75,9 @@ func makeProxy(o Options) (hop.Hop, error) {
 func makePodnet(o Options) (hop.Hop, error) {
 	opt := o.Podnet
 	opt.Node, opt.ServiceCIDRs = o.Node, o.ServiceCIDRs
+	if o.Metrics != nil {
+		opt.Metrics = podnet.NewMetrics(o.Metrics)
+	}
 	return podnet.NewIn(o.NS, opt)
 }
 

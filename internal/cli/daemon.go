@@ -75,7 +75,7 @@ func (d *daemon) config() (*rest.Config, error) {
 		cfg.Host = "https://" + strings.TrimPrefix(d.apiServer, "https://")
 	}
 	cfg.UserAgent = "podway"
-	cfg.ContentType = "application/vnd.kubernetes.protobuf,application/json"
+	cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	cfg.QPS, cfg.Burst = 200, 400
 	return cfg, nil
 }
@@ -90,7 +90,7 @@ func (d *daemon) clients() (cluster.Clients, error) {
 		return cluster.Clients{}, fmt.Errorf("make API client: %w", err)
 	}
 	plain := rest.CopyConfig(cfg)
-	plain.ContentType = "application/json" // custom resources have no protobuf form
+	plain.ContentType, plain.AcceptContentTypes = "", "" // custom resources have no protobuf form
 	dyn, err := dynamic.NewForConfig(plain)
 	if err != nil {
 		return cluster.Clients{}, fmt.Errorf("make API client: %w", err)

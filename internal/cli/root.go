@@ -59,6 +59,7 @@ func commands() []*cobra.Command {
 		newKubectl(),
 		newExec(),
 		newImage(),
+		newDemo(),
 	}
 	all = append(all, newDaemons()...)
 	return append(all, newLabHidden()...)

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podway/podway/internal/demo"
+)
+
+// demoDir keeps the demo's cluster apart from one that somebody works with.
+const demoDir = "/var/lib/podway-demo"
+
+func newDemo() *cobra.Command {
+	o := demo.Options{}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Start a cluster, send requests through every path, print the trace, tear down",
+		Long: `Starts a real cluster on this machine as ` + "`podway up`" + ` does, in a folder of its own, sends requests through every path
+(names, Services, node ports, LoadBalancer addresses, Ingress with TLS), prints the way of two of them, and tears the
+cluster down. The exit code is 0 only if every request arrived.`,
+		Example: `  podway demo
+  podway demo --keep      # then: podway kubectl --dir ` + demoDir + ` -n demo get pods`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Podway, o.Out = self, cmd.OutOrStdout()
+			err = demo.Run(cmd.Context(), o)
+			if errors.Is(err, demo.ErrNotArrived) {
+				return exitWith(ExitBroken, err)
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Dir, "dir", demoDir, "the demo cluster's folder")
+	f.IntVar(&o.Nodes, "nodes", 2, "number of nodes, at least 2")
+	f.BoolVar(&o.Keep, "keep", false, "leave the cluster running")
+	return c
+}
