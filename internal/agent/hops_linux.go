@@ -18,6 +18,7 @@ import (
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/nft"
+	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/netns"
 )
 
@@ -65,7 +66,11 @@ func makeAnnounce(o Options) (hop.Hop, error) {
 }
 
 func makeProxy(o Options) (hop.Hop, error) {
-	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), ServiceCIDRs: o.ServiceCIDRs}
+	connections, err := conntrack.Open(o.NS)
+	if err != nil {
+		return nil, err
+	}
+	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), Connections: connections, ServiceCIDRs: o.ServiceCIDRs}
 	if o.Metrics != nil {
 		opt.Metrics = proxy.NewMetrics(o.Metrics)
 	}
