@@ -211,7 +211,11 @@ func (w *walker) ingress(node string, f flow.Flow, pods []model.Name) {
 	case v.Action == flow.Answer && v.Good():
 		w.end(Outcome{Action: flow.Answer, Status: v.Status})
 	case svc != nil && port != nil:
-		w.deliverPlain(next, w.candidates(svc, port, true), svc.Name)
+		targets := w.candidates(svc, port, true)
+		if len(targets) == 0 {
+			targets = w.candidates(svc, port, false)
+		}
+		w.deliverPlain(next, targets, svc.Name)
 	}
 }
 

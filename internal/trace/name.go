@@ -270,8 +270,8 @@ func (w *walker) outsideService(svc *model.Service, f flow.Flow) ([]netip.AddrPo
 		return nil, nil
 	}
 	for _, p := range svc.Ports {
-		if n := w.readyNode(); n != nil && p.NodePort != 0 && (p.Port == w.target.Port || w.target.Port == 0) {
-			return []netip.AddrPort{netip.AddrPortFrom(n.Addr(true), p.NodePort)}, nil
+		if n := w.readyNode(); n != nil && len(n.Addrs) > 0 && p.NodePort != 0 && (p.Port == w.target.Port || w.target.Port == 0) {
+			return []netip.AddrPort{netip.AddrPortFrom(n.Addrs[0], p.NodePort)}, nil
 		}
 	}
 	return nil, fmt.Errorf("trace: Service %s has no address for clients outside the cluster: it is of type %s", svc.Name, svc.Type)

@@ -89,6 +89,9 @@ func (w *walker) sender() (flow.Flow, error) {
 		if p == nil {
 			return f, fmt.Errorf("trace: there is no Pod %s", w.q.Sender)
 		}
+		if p.Node == "" || len(p.Addrs) == 0 {
+			return f, fmt.Errorf("trace: Pod %s has no node, or no address, yet", w.q.Sender)
+		}
 		f.Node = p.Node
 		if p.HostNetwork {
 			f.From, f.Sender = flow.FromNode, p.Node

@@ -142,3 +142,16 @@ func TestQuestionsAreParsedOrRefusedWithAReason(t *testing.T) {
 		}
 	}
 }
+
+func TestASenderThatCannotSendIsAnError(t *testing.T) {
+	s := build(with(pod("shop", "waits", "n1", "10.244.1.99", nil), func(p *model.Pod) { p.Node, p.Addrs = "", nil }))
+	for _, line := range []string{"pod waits -> tcp cart:80", "pod none -> tcp cart:80", "node n9 -> tcp cart:80"} {
+		q, err := ParseLine(line, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := Walk(t.Context(), s, q, &fakeView{x: NewIndex(s)}); p.Err == nil || len(p.Steps) > 0 {
+			t.Errorf("%s: got %v, %s", line, p.Err, brief(p))
+		}
+	}
+}
