@@ -17,6 +17,7 @@ const (
 	InternalLocalNone  Code = "PW-1301"
 	ExternalLocalNone  Code = "PW-1302"
 	SourceNotAllowed   Code = "PW-1303"
+	HealthPortTaken    Code = "PW-1304"
 	DNSServerDown      Code = "PW-2001"
 	DNSWrongAnswer     Code = "PW-2002"
 	DNSNotSynced       Code = "PW-2003"
@@ -82,6 +83,7 @@ var causes = []Cause{
 	{InternalLocalNone, "proxy", "internalTrafficPolicy is Local and the client's node has no ready Pod", "Traffic from this node is dropped though other nodes have ready Pods.", "Use Cluster, or run a Pod on every node that has clients."},
 	{ExternalLocalNone, "proxy", "externalTrafficPolicy is Local and the node has no ready Pod", "Traffic from outside that reaches this node is dropped.", "Send it to a node with a ready Pod, or use Cluster."},
 	{SourceNotAllowed, "proxy", "the client is not in loadBalancerSourceRanges", "The Service's address answers only to the listed ranges.", "Add the client's range to spec.loadBalancerSourceRanges."},
+	{HealthPortTaken, "proxy", "the healthCheckNodePort cannot be opened on the node", "Load balancers that ask there take the node for one without endpoints.", "See who listens on the port (ss -ltnp) and end it, or make the Service anew for another port."},
 	{DNSServerDown, "dns", "the cluster's DNS server does not answer", "The DNS Service has no ready endpoint or none answered the probe.", "See the Pods behind the DNS Service."},
 	{DNSWrongAnswer, "dns", "DNS answers differently from what the cluster says", "The server's view is not the API server's.", "See the server's log and its view's age."},
 	{DNSNotSynced, "dns", "the DNS server has not seen the whole cluster yet", "Before its first complete view it answers SERVFAIL to names of the cluster.", "See whether it reaches the API server."},

@@ -3,9 +3,12 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/hoptest"
@@ -177,4 +180,59 @@ func TestReportsNameShadowedFrontends(t *testing.T) {
 	if r, _ = p.Apply(t.Context(), s, model.Diff(s, s)); len(r.Findings) != 0 {
 		t.Error("the same finding was reported twice")
 	}
+}
+
+func TestHealthChecksFollowThePlanAndTheProxysHealth(t *testing.T) {
+	var log []string
+	at := map[string]string{}
+	back := &recorder{log: &log}
+	p := New(Options{Node: hoptest.NodeA, Backend: back, Listen: func(address string) (net.Listener, error) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err == nil {
+			at[address] = l.Addr().String()
+		}
+		return l, err
+	}})
+	t.Cleanup(func() { p.Remove(context.Background()) })
+	ask := func(want int) {
+		t.Helper()
+		c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := c.Get("http://" + at["192.168.1.1:32100"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != want {
+			t.Errorf("got %d, want %d", r.StatusCode, want)
+		}
+	}
+	svc := hoptest.Service("cart", 7, func(s *model.Service) {
+		s.Type, s.ExternalPolicyLocal, s.HealthCheckNodePort, s.Ports[0].NodePort = model.LoadBalancer, true, 32100, 30080
+	})
+	var have *model.Snapshot
+	apply := func(eps ...model.Endpoint) error {
+		next := hoptest.NewCluster().Put(svc, hoptest.Slice("cart", eps...)).Snapshot()
+		_, err := p.Apply(t.Context(), next, model.Diff(have, next))
+		have = next
+		return err
+	}
+	if err := apply(hoptest.Ready("10.244.1.5"), hoptest.Ready("10.244.2.6")); err != nil {
+		t.Fatal(err)
+	}
+	ask(200)
+	if err := apply(hoptest.Draining("10.244.1.5"), hoptest.Ready("10.244.2.6")); err != nil {
+		t.Fatal(err)
+	}
+	ask(503) // it still serves, but load balancers are to send new connections elsewhere
+	if err := apply(hoptest.Ready("10.244.1.5")); err != nil {
+		t.Fatal(err)
+	}
+	ask(200)
+	back.fail = errors.New("no")
+	if err := apply(hoptest.Ready("10.244.1.5"), hoptest.Ready("10.244.1.6")); err == nil {
+		t.Fatal("the error was lost")
+	}
+	ask(200)
+	p.failing.Add(-int64(grace/time.Second) - 1)
+	ask(503)
 }

@@ -124,6 +124,9 @@ func (p *Planner) decide(s *model.Snapshot, n model.Name, node *Node, moved bool
 // service plans one Service, without regard to what other Services claim.
 func (p *Planner) service(svc *model.Service, b *model.Backends, n *Node) *Service {
 	out := &Service{Name: svc.Name, svc: svc, backends: b, Ports: make([]*Port, 0, len(svc.ClusterIPs)*len(svc.Ports))}
+	if svc.ExternalPolicyLocal && svc.HealthCheckNodePort != 0 {
+		out.HealthPort, out.Ready = svc.HealthCheckNodePort, readyHere(b, n)
+	}
 	for _, vip := range svc.ClusterIPs {
 		for i := range svc.Ports {
 			sp := &svc.Ports[i]
@@ -212,7 +215,7 @@ func (p *Planner) settle(m model.Map[model.Name, *Service], n model.Name) model.
 
 // same reports whether two plans of a Service do the same, whatever objects they were made from.
 func (s *Service) same(o *Service) bool {
-	return reflect.DeepEqual(s.Ports, o.Ports) && reflect.DeepEqual(s.Shadowed, o.Shadowed)
+	return s.HealthPort == o.HealthPort && s.Ready == o.Ready && reflect.DeepEqual(s.Ports, o.Ports) && reflect.DeepEqual(s.Shadowed, o.Shadowed)
 }
 
 // resolve returns the Service without what it lost; the same pointer when it lost nothing.
@@ -222,7 +225,7 @@ func (p *Planner) resolve(raw *Service) *Service {
 	if !lost {
 		return raw
 	}
-	out := &Service{Name: raw.Name, svc: raw.svc, backends: raw.backends}
+	out := &Service{Name: raw.Name, HealthPort: raw.HealthPort, Ready: raw.Ready, svc: raw.svc, backends: raw.backends}
 	for _, port := range raw.Ports {
 		if owner := p.owner(port.ClusterIP, port.Proto); owner != (claim{ClusterIP, raw.Name}) {
 			out.Shadowed = append(out.Shadowed, Shadow{Frontend{Kind: ClusterIP, Addr: port.ClusterIP}, owner.name})

@@ -196,3 +196,14 @@ func (h *hints) see(of []string, me string) {
 }
 
 func (h *hints) hold() bool { return h.all && h.mine }
+
+// readyHere counts the addresses of a Service's ready endpoints on the node, whatever their ports.
+func readyHere(b *model.Backends, n *Node) int {
+	seen := map[netip.Addr]bool{}
+	b.Each(func(_ *model.EndpointSlice, e *model.Endpoint) {
+		if e.Ready && e.Node != "" && e.Node == n.Name {
+			seen[e.Addr] = true
+		}
+	})
+	return len(seen)
+}

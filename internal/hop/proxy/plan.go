@@ -35,6 +35,9 @@ type Node struct {
 type Service struct {
 	Name  model.Name
 	Ports []*Port
+	// HealthPort is the healthCheckNodePort, 0 = none; Ready counts the ready endpoints on this node that it tells of.
+	HealthPort uint16
+	Ready      int
 	// Shadowed are frontends that another Service had first; they are left out of Ports.
 	Shadowed []Shadow
 

@@ -3,12 +3,14 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/hop/proxy/health"
 	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/model"
 )
@@ -22,6 +24,8 @@ type Options struct {
 	// ServiceCIDRs are the ranges that ClusterIPs are from; packets to unused addresses in them are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
 	Metrics      *Metrics // optional
+	// Listen opens a TCP listener in the node's network namespace, for healthCheckNodePorts; nil opens none.
+	Listen func(address string) (net.Listener, error)
 }
 
 // Proxy implements hop.Hop.
@@ -32,6 +36,10 @@ type Proxy struct {
 	serviceCIDRs []netip.Prefix
 	metrics      *Metrics
 
+	health  *health.Server
+	checked *Plan        // the plan whose health checks are answered
+	failing atomic.Int64 // since when applies fail, in Unix seconds; 0 = they do not
+
 	planner *Planner
 	served  *Plan // what the rules and the tracked connections agree with; nil = unknown
 	memo    memo
@@ -40,8 +48,12 @@ type Proxy struct {
 
 // New returns the proxy of a node. It touches nothing before the first Apply.
 func New(o Options) *Proxy {
-	return &Proxy{node: o.Node, backend: o.Backend, connections: o.Connections, serviceCIDRs: o.ServiceCIDRs,
+	p := &Proxy{node: o.Node, backend: o.Backend, connections: o.Connections, serviceCIDRs: o.ServiceCIDRs,
 		metrics: o.Metrics, planner: NewPlanner(o.Node)}
+	if o.Listen != nil {
+		p.health = health.New(o.Listen, p.healthy)
+	}
+	return p
 }
 
 // Name implements hop.Hop.
@@ -57,10 +69,13 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 	if err != nil {
 		p.served = nil // unknown until the next full apply
 		p.metrics.failed()
+		p.failing.CompareAndSwap(0, start.Unix())
 		return hop.Report{}, fmt.Errorf("proxy: %w", err)
 	}
+	p.failing.Store(0)
 	p.current.Store(plan)
 	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: p.findings(plan)}
+	r.Findings = append(r.Findings, p.answer(plan)...)
 	deleted, err := p.forget(ctx, p.served, plan)
 	r.Took = time.Since(start)
 	p.metrics.end(s, plan, done, deleted, r.Took)
@@ -121,7 +136,10 @@ func (p *Proxy) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, erro
 
 // Remove implements hop.Hop.
 func (p *Proxy) Remove(ctx context.Context) error {
-	p.served = nil
+	p.served, p.checked = nil, nil
+	if p.health != nil {
+		p.health.Close()
+	}
 	if err := p.backend.Remove(ctx); err != nil {
 		return fmt.Errorf("proxy: %w", err)
 	}

@@ -1,7 +1,6 @@
 // Package nft programs the service proxy's plan into nf_tables: one table for each address family, a few large maps without
-// verdicts, and one short chain for each way to choose (so many endpoints,
-// this policy), shared by all Services. It owns
-// the tables named here and nothing else. The packet's mark is used within a rule and put back before its end.
+// verdicts, and one short chain for each way to choose (so many endpoints, this policy), shared by all Services. It owns the
+// tables named here and nothing else. The packet's mark is used within a rule and put back before its end.
 package nft
 
 import knft "github.com/podway/podway/internal/kernel/nft"
