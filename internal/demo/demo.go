@@ -65,7 +65,7 @@ func prepare(ctx context.Context, u *user) (*world, error) {
 	if _, err := u.kubectlIn(ctx, append(append([]byte{}, examples.Demo...), cert.secret()...), "apply", "-f", "-"); err != nil {
 		return nil, err
 	}
-	for _, what := range []string{"deployment/echo", "deployment/solo", "daemonset/client"} {
+	for _, what := range []string{"deployment/echo", "deployment/solo", "daemonset/client", "daemonset/node-client"} {
 		if _, err := u.kubectl(ctx, "-n", namespace, "rollout", "status", "--timeout=90s", what); err != nil {
 			return nil, err
 		}

@@ -158,7 +158,7 @@ func nodeToClusterIP(ctx context.Context, w *world) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := ask(w.at(ctx, w.clients[0].Node), "http://"+ip+"/")
+	r, err := ask(w.pod(ctx, w.onNodes[0].Name), "http://"+ip+"/")
 	return r.String(), err
 }
 

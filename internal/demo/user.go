@@ -24,7 +24,7 @@ func (u *user) say(format string, args ...any) { fmt.Fprintf(u.out, format+"\n",
 
 func (u *user) command(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, u.podway, args...)
-	c.Env = append(os.Environ(), "PODWAY_LAB_DIR="+u.dir)
+	c.Env = append(os.Environ(), "PODWAY_LAB_DIR="+u.dir, "KUBECONFIG="+filepath.Join(u.dir, "kubeconfig"))
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = 10 * time.Second
 	return c

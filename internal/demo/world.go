@@ -25,6 +25,7 @@ type world struct {
 	user      *user
 	nodes     map[string]string // name -> address
 	clients   []pod             // by node, sorted
+	onNodes   []pod             // clients in the nodes' own network
 	echoes    []pod
 	solo      pod
 	lbIP      string // of Service echo-lb
@@ -73,7 +74,7 @@ func (w *world) readPods(ctx context.Context) error {
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		return fmt.Errorf("demo: read Pods: %w", err)
 	}
-	w.clients, w.echoes, w.solo = nil, nil, pod{}
+	w.clients, w.onNodes, w.echoes, w.solo = nil, nil, nil, pod{}
 	for _, it := range list.Items {
 		if it.Metadata.DeletionTimestamp != "" {
 			continue
@@ -82,6 +83,8 @@ func (w *world) readPods(ctx context.Context) error {
 		switch p.App {
 		case "client":
 			w.clients = append(w.clients, p)
+		case "node-client":
+			w.onNodes = append(w.onNodes, p)
 		case "echo":
 			w.echoes = append(w.echoes, p)
 		case "solo":
@@ -91,8 +94,9 @@ func (w *world) readPods(ctx context.Context) error {
 	byNode := func(a, b pod) int { return strings.Compare(a.Node+a.Name, b.Node+b.Name) }
 	slices.SortFunc(w.clients, byNode)
 	slices.SortFunc(w.echoes, byNode)
-	if len(w.clients) < 2 || len(w.echoes) < 2 || w.solo.Name == "" {
-		return fmt.Errorf("demo: want 2 clients, 2 echo Pods and one solo, got %d, %d, %q", len(w.clients), len(w.echoes), w.solo.Name)
+	if len(w.clients) < 2 || len(w.onNodes) < 2 || len(w.echoes) < 2 || w.solo.Name == "" {
+		return fmt.Errorf("demo: want 2 clients, 2 on the nodes, 2 echo Pods and one solo, got %d, %d, %d, %q",
+			len(w.clients), len(w.onNodes), len(w.echoes), w.solo.Name)
 	}
 	return nil
 }
