@@ -73,11 +73,10 @@ disabled_plugins = [%s]
 `, quoted(unused), containerdSock, snapshotter, pauseImage, limited, r.Runc)
 }
 
-// unused are containerd's plugins that probe the host's disks and file systems for nothing.
+// unused are snapshotters that probe the host's disks for nothing.
 var unused = []string{
 	"io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
 	"io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs",
-	"io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing", "io.containerd.nri.v1.nri",
 }
 
 func quoted(words []string) string {
