@@ -17,8 +17,9 @@ const hello = "who\n"
 
 // Port is a port to listen on.
 type Port struct {
-	Proto  string // tcp or udp
-	Number uint16
+	Proto    string // tcp or udp
+	Number   uint16
+	Loopback bool // on 127.0.0.1 only, where nobody else reaches it
 }
 
 // Server answers on ports of one host with who it is and whom it sees: one line to a raw TCP or UDP client, headers and
@@ -32,7 +33,8 @@ type Server struct {
 	running sync.WaitGroup
 }
 
-// Serve listens on the ports of the host, all addresses and both families, until Close of the server or the World.
+// Serve listens on the ports of the host, all addresses and both families unless a port says otherwise, until Close of
+// the server or the World.
 func (h *Host) Serve(who string, ports ...Port) (*Server, error) {
 	s := &Server{Who: who, closers: map[interface{ Close() error }]bool{}}
 	h.world.mu.Lock()
@@ -59,6 +61,9 @@ func (s *Server) Listen(h *Host, ports ...Port) error {
 
 func (s *Server) listen(p Port) error {
 	at := fmt.Sprintf(":%d", p.Number)
+	if p.Loopback {
+		at = "127.0.0.1" + at
+	}
 	switch p.Proto {
 	case "tcp":
 		var lc net.ListenConfig

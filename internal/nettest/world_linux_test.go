@@ -41,7 +41,7 @@ func twoNodes(t testing.TB) (w *World, nodes, pods [2]*Host) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := p.Serve("default/"+p.Name, Port{"tcp", 8080}, Port{"udp", 53}); err != nil {
+		if _, err := p.Serve("default/"+p.Name, Port{Proto: "tcp", Number: 8080}, Port{Proto: "udp", Number: 53}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestASecondSegmentIsReachedThroughTheOutsideHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := far.Serve("node-c", Port{"tcp", 80}); err != nil {
+	if _, err := far.Serve("node-c", Port{Proto: "tcp", Number: 80}); err != nil {
 		t.Fatal(err)
 	}
 	got := nodes[0].Connect(context.Background(), Dial{Proto: "tcp", Dst: netip.AddrPortFrom(far.Addrs[0], 80)})
@@ -159,7 +159,7 @@ func BenchmarkWorldOfTwoNodesAndFivePods(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := p.Serve("p", Port{"tcp", 80}); err != nil {
+				if _, err := p.Serve("p", Port{Proto: "tcp", Number: 80}); err != nil {
 					b.Fatal(err)
 				}
 			}

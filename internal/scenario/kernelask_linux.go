@@ -31,19 +31,28 @@ func (w *kernelWorld) Ask(ctx context.Context, st *State, a Ask, want Outcome) O
 	case Announce:
 		return w.announced(ctx, a.Addr)
 	case Dig:
-		return w.dig(ctx, a.Question)
+		got := w.dig(ctx, a.Question)
+		if err := w.agree(ctx, a.Question); err != nil && want.Matches(got) {
+			return failure(err)
+		}
+		return got
 	case Trace:
-		p := w.index.Walk(ctx, a.Question, programmed{w})
+		p := w.trace(ctx, a.Question)
 		if p.Err != nil {
 			return failure(p.Err)
 		}
 		return broken(w.index, &p)
 	}
-	d, o := w.dial(ctx, st, a)
-	if o.Result != "" {
-		return o
+	d, got := w.dial(ctx, st, a)
+	if got.Result == "" {
+		got = w.probe(ctx, st, d, want)
 	}
-	return w.probe(ctx, st, d, want)
+	if want.Matches(got) {
+		if err := w.agree(ctx, a.Question); err != nil {
+			return failure(err)
+		}
+	}
+	return got
 }
 
 func failure(err error) Outcome { return Outcome{Result: "error", Detail: err.Error()} }

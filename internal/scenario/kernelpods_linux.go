@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -215,12 +214,16 @@ func portsOf(st *State, p *model.Pod) map[nettest.Port]bool {
 			}
 		}
 	}
-	for s := range strings.SplitSeq(st.Closed[p.Name], ",") {
-		if n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 16); err == nil {
-			delete(out, nettest.Port{Proto: "tcp", Number: uint16(n)})
-			delete(out, nettest.Port{Proto: "udp", Number: uint16(n)})
+	closed, loopback := st.Closed[p.Name], st.Loopback[p.Name]
+	for port := range maps.Clone(out) {
+		switch {
+		case port.Proto == "sctp" || closed[int32(port.Number)]:
+			delete(out, port)
+		case loopback[int32(port.Number)]:
+			delete(out, port)
+			port.Loopback = true
+			out[port] = true
 		}
 	}
-	maps.DeleteFunc(out, func(p nettest.Port, _ bool) bool { return p.Proto != "tcp" && p.Proto != "udp" })
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,12 +23,17 @@ import (
 // State is the cluster after a step.
 type State struct {
 	Snapshot *model.Snapshot
-	Nodes    []string              // in the order of their appearance
-	Closed   map[model.Name]string // Pods that do not listen on some ports, as their annotation says
+	Nodes    []string                      // in the order of their appearance
+	Closed   map[model.Name]map[int32]bool // ports of Pods that no process listens on
+	Loopback map[model.Name]map[int32]bool // ports of Pods that only a process on 127.0.0.1 listens on
 }
 
-// annotationClosed on a Pod lists ports, such as "8080,9090", that no process in it listens on at level kernel.
-const annotationClosed = "scenario.podway.io/closed-ports"
+// The annotations on a Pod that list ports, such as "8080,9090", on which its process does not listen at level kernel, or
+// on its loopback address only.
+const (
+	annotationClosed   = "scenario.podway.io/closed-ports"
+	annotationLoopback = "scenario.podway.io/loopback-ports"
+)
 
 // state fills in what the short forms left out and makes the snapshot: nodes, then Pods and Services, then the slices of
 // Services that have none, then load balancer addresses.
@@ -36,7 +42,7 @@ func (o *objects) state() (*State, error) {
 		return nil, err
 	}
 	objs, errs := o.decode()
-	st := &State{Closed: map[model.Name]string{}}
+	st := &State{Closed: map[model.Name]map[int32]bool{}, Loopback: map[model.Name]map[int32]bool{}}
 	o.given.collect(objs)
 	if !slices.ContainsFunc(objs, func(d decoded) bool { _, is := d.api.(*corev1.Node); return is }) {
 		objs = slices.Insert(objs, 0, bareNode("node-a"), bareNode("node-b"))
@@ -113,8 +119,8 @@ func (g *given) fill(d decoded, nodes map[string]*corev1.Node, st *State) error 
 	g.identity(d)
 	switch a := d.api.(type) {
 	case *corev1.Pod:
-		if c := a.Annotations[annotationClosed]; c != "" {
-			st.Closed[model.N(a.Namespace, a.Name)] = c
+		if err := st.listens(a); err != nil {
+			return err
 		}
 		return g.pod(d.key, a, nodes, st.Nodes)
 	case *corev1.Service:
@@ -129,6 +135,26 @@ func (g *given) fill(d decoded, nodes map[string]*corev1.Node, st *State) error 
 		if a.CreationTimestamp.IsZero() {
 			a.CreationTimestamp = metav1.Unix(0, 0)
 		}
+	}
+	return nil
+}
+
+// listens reads the annotations about the Pod's ports.
+func (s *State) listens(p *corev1.Pod) error {
+	for annotation, into := range map[string]map[model.Name]map[int32]bool{annotationClosed: s.Closed, annotationLoopback: s.Loopback} {
+		text, ok := p.Annotations[annotation]
+		if !ok {
+			continue
+		}
+		ports := map[int32]bool{}
+		for w := range strings.SplitSeq(text, ",") {
+			n, err := strconv.ParseUint(strings.TrimSpace(w), 10, 16)
+			if err != nil {
+				return fmt.Errorf("annotation %s: %q is no list of ports", annotation, text)
+			}
+			ports[int32(n)] = true
+		}
+		into[model.N(p.Namespace, p.Name)] = ports
 	}
 	return nil
 }
