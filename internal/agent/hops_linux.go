@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -70,11 +71,25 @@ func makeProxy(o Options) (hop.Hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), Connections: connections, ServiceCIDRs: o.ServiceCIDRs}
+	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Listen: listenIn(o.NS)}
 	if o.Metrics != nil {
 		opt.Metrics = proxy.NewMetrics(o.Metrics)
 	}
 	return proxy.New(opt), nil
+}
+
+// listenIn opens TCP listeners in a namespace; nil is this process's.
+func listenIn(ns *netns.NS) func(string) (net.Listener, error) {
+	return func(address string) (l net.Listener, err error) {
+		if ns == nil {
+			return net.Listen("tcp", address)
+		}
+		err = ns.Do(func() (err error) {
+			l, err = net.Listen("tcp", address)
+			return err
+		})
+		return l, err
+	}
 }
 
 func makePodnet(o Options) (hop.Hop, error) {
