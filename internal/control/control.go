@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
@@ -54,6 +55,8 @@ type Options struct {
 	Identity   string     // in the Lease; "" = host name and a random part
 	NoElection bool       // there is only one: lead at once, without a Lease
 	OnLeading  func(bool) // told when this process begins and ends to lead; may be nil
+
+	Metrics prometheus.Registerer // nil = none
 }
 
 // Run follows the source and, while this process leads, runs the loops. It returns when ctx ends, having stopped the
@@ -92,6 +95,7 @@ func Run(ctx context.Context, o Options) error {
 type runner struct {
 	Options
 	hub hub
+	metrics
 }
 
 func newRunner(o Options) (*runner, error) {
@@ -114,7 +118,7 @@ func newRunner(o Options) (*runner, error) {
 	if o.OnLeading == nil {
 		o.OnLeading = func(bool) {}
 	}
-	return &runner{Options: o}, nil
+	return &runner{Options: o, metrics: newMetrics(o.Metrics)}, nil
 }
 
 // loop is what every control loop looks like.
@@ -125,8 +129,8 @@ type loop interface {
 // lead runs the loops until ctx ends; all have stopped when it returns.
 func (r *runner) lead(ctx context.Context) {
 	r.Log.Info("leading", "identity", r.Identity)
-	r.OnLeading(true)
-	defer r.OnLeading(false)
+	r.leads(true)
+	defer r.leads(false)
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.Client.CoreV1().Events("")})
@@ -144,12 +148,13 @@ func (r *runner) loops(recorder record.EventRecorder) map[string]func() loop {
 	out := map[string]func() loop{}
 	if r.Loops.EndpointSlice {
 		out["endpointslice"] = func() loop {
-			return &endpointslice.Controller{Client: r.Client, Recorder: recorder, Log: r.Log, Adopt: r.Adopt, NoEndpoints: r.NoEndpoints}
+			return &endpointslice.Controller{Client: r.Client, Recorder: recorder, Log: r.Log, Metrics: r.slices,
+				Adopt: r.Adopt, NoEndpoints: r.NoEndpoints}
 		}
 	}
 	if r.Loops.LoadBalancer {
 		out["loadbalancer"] = func() loop {
-			return &loadbalancer.Controller{Client: r.Client, Dynamic: r.Dynamic, Recorder: recorder, Log: r.Log}
+			return &loadbalancer.Controller{Client: r.Client, Dynamic: r.Dynamic, Recorder: recorder, Log: r.Log, Metrics: r.addresses}
 		}
 	}
 	if r.Loops.Status {

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -137,7 +139,10 @@ func TestTheLoopsWorkFromTheAPIToTheAPIAndTheNextLeaderGoesOn(t *testing.T) {
 		options := func() Options {
 			return Options{Client: s, Dynamic: dyn, Source: watcher(s, dyn), Loops: AllLoops}
 		}
-		a := start(t, "a", options())
+		reg := prometheus.NewRegistry()
+		first := options()
+		first.Metrics = reg
+		a := start(t, "a", first)
 		time.Sleep(5 * time.Second)
 		b := start(t, "b", options())
 		time.Sleep(5 * time.Second)
@@ -146,6 +151,13 @@ func TestTheLoopsWorkFromTheAPIToTheAPIAndTheNextLeaderGoesOn(t *testing.T) {
 		}
 		if got := sees(t, s); got != "10.244.0.1 lb 192.0.2.1" {
 			t.Errorf("got %s", got)
+		}
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(wantMetrics), "podway_control_leading", "podway_endpointslice_writes_total",
+			"podway_loadbalancer_pool_available_addresses"); err != nil {
+			t.Error(err)
+		}
+		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+			t.Errorf("promlint: %v %v", problems, err)
 		}
 		a.end(t)
 		if err := pod(s, "cart-2", "10.244.0.2"); err != nil {
@@ -204,6 +216,19 @@ func TestALeaderThatCannotRenewStopsItsLoopsBeforeAnotherMayLead(t *testing.T) {
 		r.end(t)
 	})
 }
+
+const wantMetrics = `
+# HELP podway_control_leading 1 while this process runs the control loops.
+# TYPE podway_control_leading gauge
+podway_control_leading 1
+# HELP podway_endpointslice_writes_total EndpointSlices and Endpoints written.
+# TYPE podway_endpointslice_writes_total counter
+podway_endpointslice_writes_total{resource="endpoints",verb="create"} 1
+podway_endpointslice_writes_total{resource="endpointslices",verb="create"} 1
+# HELP podway_loadbalancer_pool_available_addresses Addresses of an AddressPool that nobody has.
+# TYPE podway_loadbalancer_pool_available_addresses gauge
+podway_loadbalancer_pool_available_addresses{pool="a"} 8
+`
 
 type brokenSource struct{}
 

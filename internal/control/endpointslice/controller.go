@@ -32,6 +32,7 @@ type Controller struct {
 	Client   kubernetes.Interface
 	Recorder record.EventRecorder
 	Log      *slog.Logger
+	Metrics  *Metrics // may be nil
 
 	Adopt       bool          // take over the slices and Endpoints of kube-controller-manager's controllers, which must be off
 	NoEndpoints bool          // write no v1 Endpoints

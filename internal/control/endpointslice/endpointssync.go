@@ -86,7 +86,9 @@ func (w *endpointsWriter) write(ctx context.Context, have, want *Endpoints, trig
 	if !trigger.IsZero() {
 		obj.Annotations[annotationTrigger] = trigger.UTC().Format(time.RFC3339Nano)
 	}
+	verb := "update"
 	if have == nil {
+		verb = "create"
 		obj, err = api.Create(ctx, obj, metav1.CreateOptions{})
 	} else {
 		obj, err = api.Update(ctx, obj, metav1.UpdateOptions{})
@@ -94,6 +96,7 @@ func (w *endpointsWriter) write(ctx context.Context, have, want *Endpoints, trig
 	if err != nil {
 		return fmt.Errorf("endpointslice: write Endpoints %s: %w", want.Name, err)
 	}
+	w.c.Metrics.wrote("endpoints", verb)
 	done := *want
 	done.UID, done.ResourceVersion = string(obj.UID), obj.ResourceVersion
 	w.c.mu.Lock()

@@ -21,7 +21,9 @@ func (c *Controller) work(ctx context.Context) {
 		if stop {
 			return
 		}
+		start := time.Now()
 		if err := c.syncSafely(ctx, n); ctx.Err() == nil {
+			c.Metrics.synced(start, err)
 			c.settleWith(n, err)
 		}
 		c.queue.Done(n)
@@ -172,6 +174,7 @@ func (c *Controller) write(ctx context.Context, n model.Name, ch Changes) error 
 		if err != nil && !apierrors.IsNotFound(err) {
 			return c.failed(ctx, n, fmt.Errorf("endpointslice: delete slice %s of Service %s: %w", s.Name.Name, n, err))
 		}
+		c.Metrics.wrote("endpointslices", "delete")
 		c.wrote(n, s, true)
 	}
 	return nil
@@ -184,13 +187,16 @@ func (c *Controller) put(ctx context.Context, n model.Name, s *model.EndpointSli
 	}
 	api, obj := c.Client.DiscoveryV1().EndpointSlices(n.Namespace), encodeSlice(s)
 	var err error
+	verb := "update"
 	if s.Name.Name == "" {
+		verb = "create"
 		if obj, err = api.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("endpointslice: create slice of Service %s: %w", n, err)
 		}
 	} else if obj, err = api.Update(ctx, obj, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("endpointslice: update slice %s of Service %s: %w", s.Name.Name, n, err)
 	}
+	c.Metrics.wrote("endpointslices", verb)
 	done := *s
 	done.Name.Name, done.UID, done.ResourceVersion = obj.Name, string(obj.UID), obj.ResourceVersion
 	c.wrote(n, &done, false)

@@ -33,6 +33,7 @@ type Controller struct {
 	Dynamic  dynamic.Interface // for the status of AddressPools; nil = none is written
 	Recorder record.EventRecorder
 	Log      *slog.Logger
+	Metrics  *Metrics // may be nil
 
 	queue workqueue.TypedRateLimitingInterface[model.Name]
 	pools *poolWriter
@@ -139,7 +140,9 @@ func (c *Controller) ingest(s *model.Snapshot) {
 func (c *Controller) replan() {
 	view := c.view()
 	plan := map[model.Name]Assignment{}
-	for _, a := range Allocate(view) {
+	all, pools := Allocate(view), counts(view)
+	c.Metrics.set(all, pools)
+	for _, a := range all {
 		if view.Pools.Len() == 0 && a.Service.LoadBalancerClass != model.LoadBalancerClass {
 			continue
 		}
@@ -163,7 +166,7 @@ func (c *Controller) replan() {
 		}
 	}
 	c.plan = plan
-	c.pools.set(counts(view))
+	c.pools.set(pools)
 }
 
 // view is the snapshot with own writes in it. Writes that have come back are forgotten.

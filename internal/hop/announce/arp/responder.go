@@ -43,9 +43,10 @@ type conn interface {
 
 // Responder answers for addresses. It is an announce.Announcer.
 type Responder struct {
-	only []string
-	wire wire
-	log  *slog.Logger
+	only    []string
+	wire    wire
+	log     *slog.Logger
+	metrics *Metrics
 
 	// answers is what readers go by; it is replaced as a whole, so that a withdrawn address is silent at once.
 	answers atomic.Pointer[map[place]struct{}]
@@ -158,9 +159,9 @@ func (r *Responder) arrange(now time.Time) error {
 
 // publish gives the readers what to answer, and begins a burst for each address that is new on a device.
 func (r *Responder) publish(now time.Time) {
-	was, answers := *r.answers.Load(), map[place]struct{}{}
+	was, answers, answering := *r.answers.Load(), map[place]struct{}{}, 0
 	for a, st := range r.addrs {
-		fresh := false
+		fresh, here := false, 0
 		for _, i := range st.on {
 			s := r.socks[i.Index]
 			if s == nil {
@@ -168,10 +169,11 @@ func (r *Responder) publish(now time.Time) {
 			}
 			p := place{i.Index, a}
 			answers[p] = struct{}{}
+			here = 1
 			_, known := was[p]
 			fresh = fresh || !known || !s.told
 		}
-		if fresh {
+		if answering += here; fresh {
 			st.left, st.due = burst, now
 			r.log.Info("address announced", "hop", "announce", "addr", a.String(), "devices", names(st.on))
 		}
@@ -180,6 +182,7 @@ func (r *Responder) publish(now time.Time) {
 		s.told = true
 	}
 	r.answers.Store(&answers)
+	r.metrics.answering(answering)
 	r.beat(now)
 }
 
@@ -230,6 +233,7 @@ func (r *Responder) beat(now time.Time) (next time.Time) {
 }
 
 func (r *Responder) tell(a netip.Addr, st *address) {
+	r.metrics.told()
 	for _, i := range st.on {
 		s := r.socks[i.Index]
 		if s == nil {
@@ -270,6 +274,7 @@ func (r *Responder) Close() error {
 	r.closed = true
 	r.addrs = map[netip.Addr]*address{}
 	r.answers.Store(&map[place]struct{}{})
+	r.metrics.answering(0)
 	err := r.open(nil)
 	if r.stop != nil {
 		r.stop()

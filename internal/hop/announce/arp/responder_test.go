@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/podway/podway/internal/hop/announce"
 	"github.com/podway/podway/internal/kernel/packet"
@@ -121,9 +123,17 @@ func run(t *testing.T, s *segment, test func(r *Responder)) {
 	synctest.Test(t, func(t *testing.T) {
 		s.changes = make(chan struct{}, 1)
 		r := newResponder(s, nil, slog.New(slog.DiscardHandler))
+		reg := prometheus.NewPedanticRegistry()
+		r.metrics = NewMetrics(reg)
 		test(r)
+		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+			t.Errorf("promlint: %v %v", problems, err)
+		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
+		}
+		if n := testutil.ToFloat64(r.metrics.addresses); n != 0 {
+			t.Errorf("%v addresses after Close", n)
 		}
 		close(s.changes)
 	})
@@ -152,6 +162,9 @@ func TestOnlyRequestsForOwnedAddressesAreAnswered(t *testing.T) {
 			if got := s.hear(1, m); len(got) != 0 {
 				t.Errorf("%s is answered: %+v", name, got)
 			}
+		}
+		if n := testutil.ToFloat64(r.metrics.replies); n != 1 || testutil.ToFloat64(r.metrics.addresses) != 1 {
+			t.Errorf("%v replies counted", n)
 		}
 		if err := r.Announce(t.Context(), nil); err != nil {
 			t.Fatal(err)

@@ -81,6 +81,7 @@ func (r *Responder) handle(s *socket, f packet.Frame) {
 	}
 	answers := *r.answers.Load()
 	if _, mine := answers[place{s.iface.Index, m.sender}]; mine {
+		r.metrics.rival()
 		r.rival(m.sender, m.senderMAC)
 		return
 	}
@@ -89,7 +90,9 @@ func (r *Responder) handle(s *socket, f packet.Frame) {
 	}
 	if err := s.conn.Write(m.senderMAC, m.answer(s.iface.MAC).bytes()); err != nil {
 		r.log.Warn("ARP reply not sent", "hop", "announce", "addr", m.target.String(), "device", s.iface.Name, "err", err)
+		return
 	}
+	r.metrics.replied()
 }
 
 // rival notes that another station claims an address. If it still is this node's in a moment, it is told again: the

@@ -13,10 +13,15 @@ type Options struct {
 	NS         *netns.NS // nil: the process's own
 	Interfaces []string  // patterns of device names, such as "eth*"; none = every one that is not made for Pods or tunnels
 	Log        *slog.Logger
+	Metrics    *Metrics // may be nil
 }
 
 // New makes a Responder. It opens nothing before the first Announce.
-func New(o Options) *Responder { return newResponder(linux{o.NS}, o.Interfaces, o.Log) }
+func New(o Options) *Responder {
+	r := newResponder(linux{o.NS}, o.Interfaces, o.Log)
+	r.metrics = o.Metrics
+	return r
+}
 
 // linux is the wire of a network namespace.
 type linux struct{ ns *netns.NS }
