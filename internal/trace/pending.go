@@ -9,7 +9,7 @@ import (
 )
 
 // LoadBalancerClass is the spec.loadBalancerClass that podway serves, besides none.
-const LoadBalancerClass = "podway.io/loadbalancer"
+const LoadBalancerClass = model.LoadBalancerClass
 
 // pending says why a Service of type LoadBalancer has no address.
 func (x *Index) pending(svc *model.Service) flow.Finding {
