@@ -20,13 +20,16 @@ func newStatus() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	dir := dirFlag(c)
-	asJSON := c.Flags().Bool("json", false, "print JSON")
+	output := c.Flags().StringP("output", "o", "text", "text or json")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *output != "text" && *output != "json" {
+			return usage("-o %q: want text or json", *output)
+		}
 		r, err := lab.Inspect(cmd.Context(), labDir(*dir))
 		if err != nil {
 			return exitWith(ExitUnknown, err)
 		}
-		if *asJSON {
+		if *output == "json" {
 			e := json.NewEncoder(cmd.OutOrStdout())
 			e.SetIndent("", "  ")
 			err = e.Encode(r)

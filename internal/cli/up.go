@@ -68,11 +68,19 @@ Running it again repairs what is dead, loads images that were built anew, and ap
 	f.StringVar(&o.Networking, "networking", "", "who makes pod network and Services: podway, or none: bring your own (default podway)")
 	f.StringVar(&o.UpstreamDNS, "upstream-dns", "", "name server for names outside the cluster (default none)")
 	f.IntVar(&o.Port, "port", 0, fmt.Sprintf("port of the API server on 127.0.0.1; the next free one when it is taken (default %d)", lab.DefaultPort))
-	f.BoolVar(&o.OnlyRefresh, "manifests-only", false, "load podway's images and apply its manifests again in the cluster that runs; start nothing")
+	f.BoolVar(&o.OnlyRefresh, "refresh", false, "load podway's images and apply its manifests again in the cluster that runs; start nothing")
+	only := f.Bool("manifests-only", false, "print the manifests that would be applied; start nothing")
 	f.DurationVar(&o.Wait, "wait", 3*time.Minute, "how long it may take until everything is ready")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Dir = labDir(*dir)
 		if err := checkUp(o); err != nil {
+			return err
+		}
+		if *only {
+			manifests, err := labManifests(spec.Cluster{})
+			if err == nil {
+				_, err = cmd.OutOrStdout().Write(manifests)
+			}
 			return err
 		}
 		if err := lab.Up(cmd.Context(), o, labManifests, cmd.OutOrStdout()); err != nil {
