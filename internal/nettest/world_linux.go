@@ -49,7 +49,8 @@ func (w *World) start() (err error) {
 	if w.outside, err = w.host("outside"); err != nil {
 		return err
 	}
-	if err := w.outside.sysctls("net/ipv4/ip_forward=1", "net/ipv6/conf/all/forwarding=1"); err != nil {
+	// A local route lets a client bind any address of an IPv4 network; IPv6 wants this setting as well.
+	if err := w.outside.sysctls("net/ipv4/ip_forward=1", "net/ipv6/conf/all/forwarding=1", "net/ipv6/ip_nonlocal_bind=1"); err != nil {
 		return err
 	}
 	for _, p := range []netip.Prefix{ClientNet4, ClientNet6} {
