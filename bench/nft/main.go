@@ -9,12 +9,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"runtime/pprof"
 	"slices"
 	"time"
 
+	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/netns"
@@ -48,7 +50,7 @@ func main() {
 
 // result are the figures of one run.
 type result struct {
-	full, fullCPU, restart, read time.Duration
+	full, fullCPU, restart, read, ask time.Duration
 	changes                      []time.Duration
 	rss                          int
 }
@@ -64,6 +66,7 @@ func run(services, endpoints, changes, peer int) error {
 	row("full load, CPU time", r.fullCPU)
 	row("restart: read, compare, adopt", r.restart)
 	row("read back everything", r.read)
+	row("what would become of one flow", r.ask)
 	for _, p := range []int{50, 90, 99, 100} {
 		row(fmt.Sprintf("one acknowledged change, p%d", p), percentile(r.changes, p))
 	}
@@ -132,6 +135,12 @@ func measure(services, endpoints, changes int) (result, error) {
 		return r, err
 	}
 	r.read = time.Since(start)
+	start = time.Now()
+	f := flow.Flow{From: flow.FromPod, Proto: flow.TCP, Src: netip.MustParseAddrPort("10.244.0.9:0"), Dst: netip.MustParseAddrPort("10.96.0.7:80")}
+	if v, err := p.Programmed(ctx, f); err != nil || v.Action != flow.Forward {
+		return r, fmt.Errorf("the kernel does not forward %s: %s, %v", f, v, err)
+	}
+	r.ask = time.Since(start)
 	again := proxy.New(proxy.Options{Node: nodeName, Backend: nft.In(ns)})
 	start = time.Now()
 	report, err := again.Apply(ctx, have, model.Everything())

@@ -6,8 +6,8 @@ import (
 	"github.com/podway/podway/internal/flow"
 )
 
-// Backend programs a plan into one kind of rules. It belongs to one goroutine, except Render, which is pure, and Read,
-// which may be called from any.
+// Backend programs a plan into one kind of rules. It belongs to one goroutine, except Render, which is pure, and Read
+// and Eval, which may be called from any.
 type Backend interface {
 	Name() string
 	// Supported says whether this host can do it: nil, or an error that wraps errors.ErrUnsupported and names the remedy.
@@ -19,8 +19,10 @@ type Backend interface {
 	Apply(ctx context.Context, p *Plan) (Applied, error)
 	// Check reports in words what somebody else changed in the rules, "" when nothing; it must be cheap when nobody did.
 	Check(ctx context.Context) (string, error)
-	// Read returns the rules that the host has. n tells the node's addresses.
+	// Read returns all rules that the host has. n tells the node's addresses.
 	Read(ctx context.Context, n Node) (Ruleset, error)
+	// Eval is what the host's rules do with a flow; it reads no more of them than that takes.
+	Eval(ctx context.Context, n Node, f flow.Flow) (flow.Verdict, error)
 	// Remove deletes all rules of this backend, told by their names alone.
 	Remove(ctx context.Context) error
 }

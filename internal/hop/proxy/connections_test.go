@@ -29,6 +29,10 @@ func (r *recorder) Check(context.Context) (string, error)       { return "", nil
 func (r *recorder) Remove(context.Context) error                { return nil }
 func (r *recorder) Read(context.Context, Node) (Ruleset, error) { return nil, errors.New("not here") }
 
+func (r *recorder) Eval(context.Context, Node, flow.Flow) (flow.Verdict, error) {
+	return flow.Verdict{}, errors.New("not here")
+}
+
 func (r *recorder) Apply(context.Context, *Plan) (Applied, error) {
 	*r.log = append(*r.log, "rules")
 	return Applied{Full: true}, r.fail

@@ -127,11 +127,11 @@ func (p *Proxy) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, erro
 	if plan := p.current.Load(); plan != nil {
 		n = plan.Node
 	}
-	rules, err := p.backend.Read(ctx, n)
+	v, err := p.backend.Eval(ctx, n, f)
 	if err != nil {
 		return flow.Verdict{}, fmt.Errorf("proxy: %w", err)
 	}
-	return rules.Eval(f), nil
+	return v, nil
 }
 
 // Remove implements hop.Hop.

@@ -188,8 +188,10 @@ func (m *machine) lookup(e Lookup) (*Verdict, bool, error) {
 	if s == nil {
 		return nil, false, fmt.Errorf("no set %s", e.Set)
 	}
-	val, ok := s.find(m.get(e.Src, size(s.Key)))
+	val, ok, err := s.find(m.get(e.Src, size(s.Key)))
 	switch {
+	case err != nil:
+		return nil, false, err
 	case !e.Map:
 		return nil, ok != e.Invert, nil
 	case !ok:
@@ -206,20 +208,22 @@ func (m *machine) lookup(e Lookup) (*Verdict, bool, error) {
 }
 
 // find looks a key up as the kernel does: by its bytes, or field by field between the bounds.
-func (s *Set) find(key string) (string, bool) {
-	if s.Dynamic {
-		return "", false
-	}
-	if !s.Interval {
+func (s *Set) find(key string) (string, bool, error) {
+	switch {
+	case s.Dynamic:
+		return "", false, nil
+	case s.ask != nil:
+		return s.ask(key)
+	case !s.Interval:
 		v, ok := s.Elems[key]
-		return v, ok
+		return v, ok, nil
 	}
 	for k, v := range s.Elems {
 		if s.spans(k[:len(key)], k[len(key):], key) {
-			return v, true
+			return v, true, nil
 		}
 	}
-	return "", false
+	return "", false, nil
 }
 
 func (s *Set) spans(from, to, key string) bool {

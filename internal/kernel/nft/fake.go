@@ -21,6 +21,9 @@ type Kernel interface {
 	Apply(ctx context.Context, ops []Op) error
 	// Read returns the table, without the elements of dynamic sets, or nil when there is none.
 	Read(ctx context.Context, f Family, name string) (*Table, error)
+	// Look returns the table for Eval alone: elements are looked up as they are needed, while the Kernel is open. It costs
+	// what the rules cost, however large the sets are.
+	Look(ctx context.Context, f Family, name string) (*Table, error)
 	// Generation counts the changes that anybody made to any table; equal numbers mean that nothing changed.
 	Generation(ctx context.Context) (uint32, error)
 	Close() error
@@ -58,6 +61,11 @@ func (f *Fake) Read(_ context.Context, fam Family, name string) (*Table, error) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tables[tableKey{fam, name}].clone(), nil
+}
+
+// Look implements Kernel.
+func (f *Fake) Look(ctx context.Context, fam Family, name string) (*Table, error) {
+	return f.Read(ctx, fam, name)
 }
 
 // Tables returns all tables, for tests that look for leftovers.

@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/podway/podway/internal/kernel/netns"
-	"github.com/podway/podway/internal/nettest"
 )
 
-// host opens a Conn in a network namespace of its own.
+// host opens a Conn in a network namespace of its own; it needs root. (nettest.Need cannot be asked: it uses this package.)
 func host(t *testing.T) (*Conn, *netns.NS) {
 	t.Helper()
-	nettest.Need(t, nettest.Root, nettest.NFT)
 	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -97,5 +95,44 @@ func TestAHundredThousandElementsGoInOneTransactionAndComeBack(t *testing.T) {
 	t.Log(fmt.Sprintf("loaded in %v, read in %v", loaded.Sub(start).Round(time.Millisecond), time.Since(loaded).Round(time.Millisecond)))
 	if !got.Equal(want) {
 		t.Error("what came back differs")
+	}
+}
+
+func TestLookingAnswersAsReadingDoes(t *testing.T) {
+	c, _ := host(t)
+	ctx := context.Background()
+	apply(t, c, nil, sample())
+	read, err := c.Read(ctx, IPv4, "pw-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look, err := c.Look(ctx, IPv4, "pw-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(look.Sets["endpoints"].Elems); n != 0 {
+		t.Errorf("looking read %d elements", n)
+	}
+	for _, p := range []Packet{
+		{Proto: TCP, Src: addrPort("10.244.1.9:999"), Dst: addrPort("10.96.0.7:80")},
+		{Proto: UDP, Src: addrPort("10.244.1.9:999"), Dst: addrPort("10.96.0.8:53")},
+		{Proto: TCP, Src: addrPort("10.244.1.9:999"), Dst: addrPort("1.1.1.1:80"), OIF: "eth1"},
+	} {
+		want, err := Eval([]*Table{read}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Eval([]*Table{look}, p)
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: looked up %v (%v), read %v", p.Dst, got, err, want)
+		}
+	}
+	inside := tuple("10.1.1.1", TCP, 80).Addr(addr("192.0.2.77")).String()
+	if _, ok, err := look.Sets["sources"].find(inside); !ok || err != nil {
+		t.Errorf("a key within an interval was not found: %v", err)
+	}
+	outside := tuple("10.1.1.1", TCP, 80).Addr(addr("192.0.3.77")).String()
+	if _, ok, err := look.Sets["sources"].find(outside); ok || err != nil {
+		t.Errorf("a key outside the interval was found: %v", err)
 	}
 }

@@ -17,8 +17,13 @@ var errChanged = errors.New("tables changed while they were read")
 // Read implements Kernel. It asks for the one table's rules, sets and elements; of other tables it sees no more than the
 // names of their chains, because the kernel lists those of a family together.
 func (c *Conn) Read(ctx context.Context, f Family, name string) (*Table, error) {
+	return c.patiently(ctx, f, name, c.readElems)
+}
+
+// patiently reads a table again when it changed meanwhile. elems fills a set.
+func (c *Conn) patiently(ctx context.Context, f Family, name string, elems func(*Table, *Set) error) (*Table, error) {
 	for try := 0; ; try++ {
-		t, err := c.readOnce(ctx, f, name)
+		t, err := c.readOnce(ctx, f, name, elems)
 		if !errors.Is(err, errChanged) || try == 9 {
 			if err != nil {
 				return nil, fmt.Errorf("nft: read table %s %s: %w", f, name, err)
@@ -33,7 +38,7 @@ func (c *Conn) Read(ctx context.Context, f Family, name string) (*Table, error) 
 	}
 }
 
-func (c *Conn) readOnce(ctx context.Context, f Family, name string) (*Table, error) {
+func (c *Conn) readOnce(ctx context.Context, f Family, name string, elems func(*Table, *Set) error) (*Table, error) {
 	before, err := c.Generation(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +50,8 @@ func (c *Conn) readOnce(ctx context.Context, f Family, name string) (*Table, err
 	case err != nil:
 		return nil, err
 	}
-	for _, step := range []func(*Table) error{c.readChains, c.readRules, c.readSets} {
+	sets := func(t *Table) error { return c.readSets(t, elems) }
+	for _, step := range []func(*Table) error{c.readChains, c.readRules, sets} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -165,7 +171,7 @@ func (c *Conn) readRules(t *Table) error {
 		})
 }
 
-func (c *Conn) readSets(t *Table) error {
+func (c *Conn) readSets(t *Table, elems func(*Table, *Set) error) error {
 	err := c.ask(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, t.Family, func(w *buffer) { w.str(unix.NFTA_SET_TABLE, t.Name) },
 		func(a map[uint16][]byte) {
 			if cstr(a[unix.NFTA_SET_TABLE]) == t.Name {
@@ -178,7 +184,7 @@ func (c *Conn) readSets(t *Table) error {
 	}
 	for _, name := range sorted(t.Sets) {
 		if s := t.Sets[name]; !s.Dynamic {
-			if err := c.readElems(t, s); err != nil {
+			if err := elems(t, s); err != nil {
 				return err
 			}
 		}

@@ -147,6 +147,9 @@ type Set struct {
 	Timeout time.Duration // default life of an element; 0 = for ever
 	Size    uint32        // most elements; 0 = no limit. The kernel makes room for all of them at once
 	Elems   map[string]string
+
+	// ask looks a key up in the kernel; set in tables of Look, which have no elements.
+	ask func(key string) (string, bool, error)
 }
 
 // IsMap reports whether the set maps keys to something.

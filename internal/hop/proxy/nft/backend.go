@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podway/podway/internal/flow"
 	knft "github.com/podway/podway/internal/kernel/nft"
 
 	"github.com/podway/podway/internal/hop/proxy"
@@ -229,10 +230,39 @@ func (b *Backend) Read(ctx context.Context, n proxy.Node) (proxy.Ruleset, error)
 	return r, nil
 }
 
+// Eval implements proxy.Backend, also beside Apply: rules are read, elements are asked for one by one.
+func (b *Backend) Eval(ctx context.Context, n proxy.Node, f flow.Flow) (flow.Verdict, error) {
+	k, err := b.open()
+	if err != nil {
+		return flow.Verdict{}, err
+	}
+	defer k.Close()
+	for try := 0; ; try++ {
+		before, err := k.Generation(ctx)
+		if err != nil {
+			return flow.Verdict{}, err
+		}
+		r, err := gather(ctx, n, k.Look)
+		if err != nil {
+			return flow.Verdict{}, err
+		}
+		v := r.Eval(f)
+		after, err := k.Generation(ctx)
+		if before == after || err != nil || try == 9 { // else rules and elements may be of different times
+			return v, err
+		}
+	}
+}
+
 func read(ctx context.Context, k knft.Kernel, n proxy.Node) (*Ruleset, error) {
+	return gather(ctx, n, k.Read)
+}
+
+// gather collects the tables of all families with one of the kernel's ways to read.
+func gather(ctx context.Context, n proxy.Node, how func(context.Context, knft.Family, string) (*knft.Table, error)) (*Ruleset, error) {
 	r := &Ruleset{node: n}
 	for _, f := range families {
-		t, err := k.Read(ctx, f, tableName)
+		t, err := how(ctx, f, tableName)
 		if errors.Is(err, errors.ErrUnsupported) && f == knft.IPv6 {
 			continue // a kernel without IPv6
 		}

@@ -18,7 +18,8 @@ type elements struct {
 	classes map[class]int
 	hairpin map[netip.Addr]int
 	ports   int
-	words   map[class]uint32 // numbers of the classes that do not have their own
+	words   map[class]uint32 // numbers of the classes, when not all have the one they would like
+	known   map[class]uint32 // numbers that were looked up before
 
 	buf       knft.Key
 	block     strings.Builder
@@ -26,12 +27,25 @@ type elements struct {
 }
 
 func newElements(f knft.Family, services int) *elements {
-	e := &elements{is4: f == knft.IPv4, sets: map[string]map[string]string{}, classes: map[class]int{}, hairpin: map[netip.Addr]int{}}
+	e := &elements{is4: f == knft.IPv4, sets: map[string]map[string]string{}, classes: map[class]int{}, hairpin: map[netip.Addr]int{}, known: map[class]uint32{}}
 	if services > 100 {
 		e.blockSize = 1 << 16
-		e.sets[endpoints] = make(map[string]string, services*4)
+		e.sets[endpoints] = make(map[string]string, services*8)
 	}
 	return e
+}
+
+// word is the number of a class.
+func (e *elements) word(c class) uint32 {
+	if w, ok := e.words[c]; ok {
+		return w
+	}
+	w, ok := e.known[c]
+	if !ok {
+		w = c.word()
+		e.known[c] = w
+	}
+	return w
 }
 
 // add puts in a Service; nil adds nothing.
@@ -96,12 +110,8 @@ func (e *elements) port(p *proxy.Port) {
 // for each connection and costs memory only for Services with several frontends.
 func (e *elements) frontend(p *proxy.Port, front string, c class) {
 	e.classes[c]++
-	word, moved := e.words[c]
-	if !moved {
-		word = c.word()
-	}
 	var value [4]byte
-	e.put(services, knft.Key(front), knft.Key(value[:0]).Mark(word))
+	e.put(services, knft.Key(front), knft.Key(value[:0]).Mark(e.word(c)))
 	if c.cluster > 0 {
 		e.slots(front, p.Cluster, 0, c.affinity > 0)
 	}

@@ -87,11 +87,7 @@ func (e *elements) class(t *knft.Table, c class, p *proxy.Plan) {
 }
 
 func (e *elements) verdicts(t *knft.Table, c class, p *proxy.Plan) {
-	word, moved := e.words[c]
-	if !moved {
-		word = c.word()
-	}
-	key := knft.Key{}.Mark(word).String()
+	key := knft.Key{}.Mark(e.word(c)).String()
 	t.Sets[dispatch].Elems[key] = knft.To(c.chain()).String()
 	if chain := c.masquerade(len(p.Node.Pods(e.is4)) > 0); chain != "" {
 		t.Sets[masquerade].Elems[key] = knft.To(chain).String()

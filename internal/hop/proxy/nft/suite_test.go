@@ -56,6 +56,9 @@ func (f *flaky) Apply(ctx context.Context, ops []knft.Op) error {
 func (f *flaky) Read(ctx context.Context, fam knft.Family, name string) (*knft.Table, error) {
 	return f.h.kernel.Read(ctx, fam, name)
 }
+func (f *flaky) Look(ctx context.Context, fam knft.Family, name string) (*knft.Table, error) {
+	return f.h.kernel.Look(ctx, fam, name)
+}
 func (f *flaky) Generation(ctx context.Context) (uint32, error) { return f.h.kernel.Generation(ctx) }
 func (f *flaky) Close() error                                   { return nil }
 
