@@ -51,8 +51,8 @@ func main() {
 // result are the figures of one run.
 type result struct {
 	full, fullCPU, restart, read, ask time.Duration
-	changes                      []time.Duration
-	rss                          int
+	changes                           []time.Duration
+	rss                               int
 }
 
 func run(services, endpoints, changes, peer int) error {
