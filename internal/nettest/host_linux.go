@@ -134,7 +134,8 @@ func (h *Host) Via(gw netip.Addr) (int, error) {
 	}
 	mark := 100 + len(h.vias)
 	onlink := int(netlink.FLAG_ONLINK)
-	l, err := h.nl.LinkByName(fmt.Sprintf("eth%d", segmentOf(gw)))
+	segment, _ := SegmentOf(gw)
+	l, err := h.nl.LinkByName(fmt.Sprintf("eth%d", segment))
 	if err != nil {
 		return 0, fmt.Errorf("nettest: host %s: device towards %s: %w", h.Name, gw, err)
 	}
@@ -164,18 +165,17 @@ func (h *Host) route(r *netlink.Route) error {
 	return nil
 }
 
-// segmentOf tells the segment of an address of a World; anything else is on segment 0.
-func segmentOf(a netip.Addr) int {
-	if b := a.AsSlice(); a.Is4() && b[0] == 10 && b[1] > 90 {
-		return int(b[1]) - 90
-	}
-	for n := 1; n < 9; n++ {
-		if a.Is6() && segmentAddr(n, 1, false).Masked().Contains(a) {
-			return n
+// SegmentOf tells on which segment an address lies; false when on none of the first ten.
+func SegmentOf(a netip.Addr) (int, bool) {
+	for n := range mostSegments {
+		if segmentAddr(n, 1, a.Is4()).Masked().Contains(a) {
+			return n, true
 		}
 	}
-	return 0
+	return 0, false
 }
+
+const mostSegments = 10
 
 func everything(family netip.Addr) netip.Prefix {
 	if family.Is4() {

@@ -70,6 +70,9 @@ func (w *World) Outside() *Host { return w.outside }
 // AddSegment makes another layer-2 segment, reached from the others through the outside host, and returns its number.
 func (w *World) AddSegment() (int, error) {
 	n := len(w.segments)
+	if n == mostSegments {
+		return 0, fmt.Errorf("nettest: no more than %d segments", mostSegments)
+	}
 	off := false
 	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("seg%d", n)}, MulticastSnooping: &off}
 	if err := w.sw.nl.LinkAdd(br); err != nil {

@@ -1,7 +1,9 @@
 package scenario
 
 import (
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,4 +181,33 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("no step and no error")
 		}
 	})
+}
+
+// Damaged files are errors or other scenarios, never a panic.
+func TestDamagedFilesAreReadOrRefused(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 600 {
+		data := []byte(shop)
+		for range 1 + r.IntN(3) {
+			at := r.IntN(len(data))
+			switch r.IntN(4) {
+			case 0:
+				data = slices.Delete(data, at, min(len(data), at+1+r.IntN(30)))
+			case 1:
+				data[at] = byte(r.IntN(256))
+			case 2:
+				from := r.IntN(len(data))
+				data = slices.Insert(data, at, slices.Clone(data[from:min(len(data), from+r.IntN(60))])...)
+			default:
+				data = slices.Insert(data, at, []byte(`=:[{}]-#" `)[r.IntN(10)])
+			}
+		}
+		f, err := Parse("damaged.txtar", data)
+		if (f == nil) == (err == nil) {
+			t.Fatalf("%d: scenario %v and error %v for\n%s", i, f, err, data)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "damaged.txtar:") {
+			t.Errorf("%d: an error without a line: %v", i, err)
+		}
+	}
 }

@@ -44,6 +44,7 @@ type kernelWorld struct {
 	index *trace.Index
 	decl  trace.View
 
+	segments  int
 	upstream  *dns.Server // for names outside the cluster
 	snapshot  *model.Snapshot
 	firstNode string
@@ -60,7 +61,7 @@ type kernelPod struct {
 }
 
 func newKernelWorld(o KernelOptions) (*kernelWorld, error) {
-	w := &kernelWorld{o: o, nodes: map[string]*kernelNode{}, pods: map[model.Name]*kernelPod{}}
+	w := &kernelWorld{o: o, nodes: map[string]*kernelNode{}, pods: map[model.Name]*kernelPod{}, segments: 1}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "podway-scenario-"); err != nil {
 		return nil, err
@@ -170,15 +171,11 @@ func (w *kernelWorld) bringNodes(ctx context.Context, f *File, st *State) error 
 
 func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOptions, error) {
 	o := NodeOptions{Node: name, Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
-	var addrs []netip.Prefix
-	for _, a := range o.Addrs {
-		p, err := onSegment(a)
-		if err != nil {
-			return nil, o, fmt.Errorf("node %s: %w", name, err)
-		}
-		addrs = append(addrs, p)
+	segment, addrs, err := w.segment(o.Addrs)
+	if err != nil {
+		return nil, o, fmt.Errorf("node %s: %w", name, err)
 	}
-	h, err := w.net.AddNode(name, 0, addrs...)
+	h, err := w.net.AddNode(name, segment, addrs...)
 	if err != nil {
 		return nil, o, err
 	}
@@ -192,14 +189,23 @@ func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOption
 	return h, o, err
 }
 
-// onSegment is a node's address with the length of the segment's prefix.
-func onSegment(a netip.Addr) (netip.Prefix, error) {
-	for _, p := range nettest.NodeAddrs(0, 0) {
-		if p.Contains(a) {
-			return netip.PrefixFrom(a, p.Bits()), nil
+// segment is the one that a node's addresses lie on, made when it is not there yet, and the addresses with its prefixes.
+func (w *kernelWorld) segment(addrs []netip.Addr) (n int, out []netip.Prefix, err error) {
+	for i, a := range addrs {
+		on, ok := nettest.SegmentOf(a)
+		if !ok || i > 0 && on != n {
+			return 0, nil, fmt.Errorf("at level kernel the addresses of a node must be of one segment (10.90.0.0/24 and fd00:90::/64, 10.91.0.0/24 and fd00:91::/64, ...), not %v", addrs)
 		}
+		n = on
+		out = append(out, onSegment(a))
 	}
-	return netip.Prefix{}, fmt.Errorf("at level kernel node addresses must be in 10.90.0.0/24 or fd00:90::/64, not %s", a)
+	for w.segments <= n {
+		if _, err := w.net.AddSegment(); err != nil {
+			return 0, nil, err
+		}
+		w.segments++
+	}
+	return n, out, nil
 }
 
 func (w *kernelWorld) onEachNode(f func(*kernelNode) error) error {

@@ -185,7 +185,7 @@ func (w *kernelWorld) portOf(st *State, q trace.Question, t trace.Target) uint16
 func (w *kernelWorld) via(st *State, q trace.Question, dst netip.Addr, declared string) (int, error) {
 	node := q.Node
 	if node == "" {
-		if _, err := onSegment(dst); err == nil {
+		if _, ok := nettest.SegmentOf(dst); ok {
 			return 0, nil
 		}
 		if node = declared; node == "" {

@@ -18,21 +18,22 @@ func machine(n *model.Node) podnet.Host {
 	eth := link.Link{Name: "eth0", Up: true, MTU: 1500}
 	var h podnet.Host
 	for _, a := range n.Addrs {
-		bits := 24
-		if a.Is6() {
-			bits = 64
-		}
-		p := netip.PrefixFrom(a, bits)
+		p := onSegment(a)
 		eth.Addrs = append(eth.Addrs, p)
-		router := netip.MustParseAddr("10.90.0.1")
-		if a.Is6() {
-			router = netip.MustParseAddr("fd00:90::1")
-		}
+		router := p.Masked().Addr().Next()
 		h.Routes = append(h.Routes, route.Route{Dst: p.Masked(), Device: eth.Name},
 			route.Route{Dst: netip.PrefixFrom(router, 0).Masked(), Via: router, Device: eth.Name})
 	}
 	h.Links = []link.Link{eth}
 	return h
+}
+
+// onSegment is a node's address with the length of its segment's prefix.
+func onSegment(a netip.Addr) netip.Prefix {
+	if a.Is4() {
+		return netip.PrefixFrom(a, 24)
+	}
+	return netip.PrefixFrom(a, 64)
 }
 
 // network evaluates what the pod network of f.Node would program: its routes, the Pods' own, and the masquerading.
@@ -54,6 +55,8 @@ func (r *rendered) network(f flow.Flow) (flow.Verdict, error) {
 	switch {
 	case !found || way.Type != "":
 		return flow.Verdict{Action: flow.Refused, Node: n.Name, Why: way.String(), Findings: findings}, nil
+	case way.Proto == podnet.RouteProtocol && way.Device == podnet.TunnelDevice:
+		return flow.Verdict{Action: flow.Forward, Targets: []netip.AddrPort{f.Dst}, Node: r.tunnelled(want, way.Via), Why: way.String()}, nil
 	case way.Proto == podnet.RouteProtocol:
 		return flow.Verdict{Action: flow.Forward, Targets: []netip.AddrPort{f.Dst}, Node: r.nodeAt(way.Via), Why: way.String()}, nil
 	}
@@ -62,6 +65,18 @@ func (r *rendered) network(f flow.Flow) (flow.Verdict, error) {
 		return r.masqueraded(v, want, f)
 	}
 	return v, nil
+}
+
+// tunnelled is the node to which the tunnel's entries lead packets for a gateway.
+func (r *rendered) tunnelled(want podnet.State, gateway netip.Addr) string {
+	for _, near := range want.Neighbours {
+		for _, far := range want.Neighbours {
+			if !near.FDB && near.Addr == gateway && far.FDB && far.MAC == near.MAC {
+				return r.nodeAt(far.Addr)
+			}
+		}
+	}
+	return ""
 }
 
 func (r *rendered) masqueraded(v flow.Verdict, want podnet.State, f flow.Flow) (flow.Verdict, error) {
