@@ -47,6 +47,7 @@ const (
 	OtherCNI           Code = "PW-5010"
 	RulesDiffer        Code = "PW-6001"
 	ConntrackFull      Code = "PW-6002"
+	ConntrackStrict    Code = "PW-6003"
 	NothingListens     Code = "PW-7001"
 	ListensOnLoopback  Code = "PW-7002"
 	PodGone            Code = "PW-7003"
@@ -113,6 +114,7 @@ var causes = []Cause{
 	{OtherCNI, "podnet", "another CNI network comes before podway's on the node", "The container runtime takes the first file by name in /etc/cni/net.d.", "Remove the other network's file from the node, and delete the Pods that it set up."},
 	{RulesDiffer, "proxy", "the kernel's rules are not what the cluster says", "The node's live rules would do something else with this connection.", "See podway-node on this node; it repairs its rules by itself when it runs."},
 	{ConntrackFull, "proxy", "the connection tracking table is full", "New connections are dropped.", "Raise net.netfilter.nf_conntrack_max."},
+	{ConntrackStrict, "proxy", "connection tracking is strict about TCP windows", "A late packet of a translated connection is passed on with the wrong source address, and the client answers with a reset: long transfers break under packet loss.", "sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1, and keep it in /etc/sysctl.d."},
 	{NothingListens, "process", "nothing listens on the target port in the Pod", "The Pod is ready but no process has a socket on this port.", "Change targetPort to the port the process listens on, or the process."},
 	{ListensOnLoopback, "process", "the process listens on the loopback address only", "Nobody outside the Pod can reach it.", "Bind 0.0.0.0 or ::."},
 	{PodGone, "process", "the endpoint's Pod does not exist", "The slice lists an address whose Pod is gone.", "See the owner of the EndpointSlice."},

@@ -13,6 +13,7 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/kernel/conntrack"
+	"github.com/podway/podway/internal/kernel/sysctl"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -239,4 +240,22 @@ func TestHealthChecksFollowThePlanAndTheProxysHealth(t *testing.T) {
 	ask(200)
 	p.failing.Add(-int64(grace/time.Second) - 1)
 	ask(503)
+}
+
+func TestConnectionTrackingIsMadeLiberalOrItIsSaid(t *testing.T) {
+	var log []string
+	settings := &sysctl.Fake{Values: map[string]string{liberal: "0"}}
+	s := hoptest.NewCluster().Snapshot()
+	for _, c := range []struct {
+		readOnly bool
+		value    string
+		findings int
+	}{{true, "0", 1}, {false, "1", 0}} {
+		settings.ReadOnly = c.readOnly
+		p := New(Options{Node: hoptest.NodeA, Backend: &recorder{log: &log}, Sysctl: settings})
+		r, err := p.Apply(t.Context(), s, model.Everything())
+		if v, _ := settings.Get(liberal); err != nil || v != c.value || len(r.Findings) != c.findings {
+			t.Errorf("read only %v: value %s, findings %+v, %v", c.readOnly, v, r.Findings, err)
+		}
+	}
 }

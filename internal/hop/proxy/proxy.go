@@ -12,6 +12,7 @@ import (
 	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/hop/proxy/health"
 	"github.com/podway/podway/internal/kernel/conntrack"
+	"github.com/podway/podway/internal/kernel/sysctl"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -24,6 +25,8 @@ type Options struct {
 	// ServiceCIDRs are the ranges that ClusterIPs are from; packets to unused addresses in them are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
 	Metrics      *Metrics // optional
+	// Sysctl is the door to the settings of the node's network namespace; nil leaves them alone.
+	Sysctl sysctl.Door
 	// Listen opens a TCP listener in the node's network namespace, for healthCheckNodePorts; nil opens none.
 	Listen func(address string) (net.Listener, error)
 }
@@ -33,6 +36,7 @@ type Proxy struct {
 	node         string
 	backend      Backend
 	connections  conntrack.Table
+	sysctl       sysctl.Door
 	serviceCIDRs []netip.Prefix
 	metrics      *Metrics
 
@@ -49,7 +53,7 @@ type Proxy struct {
 // New returns the proxy of a node. It touches nothing before the first Apply.
 func New(o Options) *Proxy {
 	p := &Proxy{node: o.Node, backend: o.Backend, connections: o.Connections, serviceCIDRs: o.ServiceCIDRs,
-		metrics: o.Metrics, planner: NewPlanner(o.Node)}
+		sysctl: o.Sysctl, metrics: o.Metrics, planner: NewPlanner(o.Node)}
 	if o.Listen != nil {
 		p.health = health.New(o.Listen, p.healthy)
 	}
@@ -76,6 +80,9 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 	p.current.Store(plan)
 	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: p.findings(plan)}
 	r.Findings = append(r.Findings, p.answer(plan)...)
+	if p.served == nil {
+		r.Findings = append(r.Findings, p.beLiberal()...)
+	}
 	deleted, err := p.forget(ctx, p.served, plan)
 	r.Took = time.Since(start)
 	p.metrics.end(s, plan, done, deleted, r.Took)
