@@ -55,7 +55,7 @@ func (o Options) fill(s string) (string, error) {
 		{"APIServer", `PODWAY_APISERVER: ""`, o.APIServer},
 		{"ClusterDomain", "PODWAY_CLUSTER_DOMAIN: cluster.local", o.ClusterDomain},
 		{"ClusterCIDRs", "PODWAY_CLUSTER_CIDRS: 10.244.0.0/16", o.ClusterCIDRs},
-		{"ServiceCIDRs", "PODWAY_SERVICE_CIDRS: 10.96.0.0/16", o.ServiceCIDRs},
+		{"ServiceCIDRs", "PODWAY_SERVICE_CIDRS: 10.96.0.0/12", o.ServiceCIDRs},
 		{"ClusterDNS", "clusterIP: 10.96.0.10", o.ClusterDNS},
 		{"ClusterDNS", "PODWAY_CLUSTER_DNS: 10.96.0.10", o.ClusterDNS},
 	} {

@@ -43,23 +43,31 @@ func (a *Agent) init() {
 	})
 }
 
-// Run feeds the hops until ctx ends or the source fails. It leaves all kernel state in place.
+// Run feeds the hops until ctx ends or the source fails. It leaves all kernel state in place. A hop whose service must end
+// with care gets its time while all hops still follow the cluster: the others' nodes must be found meanwhile.
 func (a *Agent) Run(ctx context.Context) error {
 	a.init()
-	ctx, stop := context.WithCancel(ctx)
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var wg sync.WaitGroup
 	for _, l := range a.loops {
-		wg.Go(func() { l.run(ctx) })
+		wg.Go(func() { l.run(run) })
 	}
-	err := a.Source.Run(ctx, func(s *model.Snapshot) {
+	wg.Go(func() {
+		select {
+		case <-ctx.Done():
+			a.leave()
+			stop()
+		case <-run.Done():
+		}
+	})
+	err := a.Source.Run(run, func(s *model.Snapshot) {
 		for _, l := range a.loops {
 			l.put(s)
 		}
 	})
 	stop()
 	wg.Wait()
-	a.leave()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

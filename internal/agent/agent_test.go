@@ -119,3 +119,38 @@ func TestOnlyTheNewestSnapshotWaits(t *testing.T) {
 		t.Fatalf("got revision %d", s.Rev)
 	}
 }
+
+// lame is a hop that takes its time to leave.
+type lame struct {
+	recorder
+	left chan struct{}
+}
+
+func (l *lame) Close(context.Context) error {
+	time.Sleep(3 * time.Second)
+	close(l.left)
+	return nil
+}
+
+func TestWhileAHopLeavesAllHopsStillFollowTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, src := &lame{left: make(chan struct{})}, make(chanSource)
+		a := &Agent{Source: src, Hops: []hop.Hop{h}, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- a.Run(ctx) }()
+		src <- &model.Snapshot{Rev: 1}
+		synctest.Wait()
+		stop()
+		time.Sleep(time.Second)
+		src <- &model.Snapshot{Rev: 2}
+		synctest.Wait()
+		if len(h.applied) != 2 {
+			t.Errorf("applied %v: the second snapshot came while the hop was leaving", h.applied)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		<-h.left
+	})
+}

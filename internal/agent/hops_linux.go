@@ -21,6 +21,7 @@ import (
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/netns"
+	"github.com/podway/podway/internal/kernel/sysctl"
 )
 
 // Options are what the hops of a node need to know.
@@ -62,7 +63,11 @@ func makeDNS(o Options) (hop.Hop, error) {
 }
 
 func makeAnnounce(o Options) (hop.Hop, error) {
-	r := arp.New(arp.Options{NS: o.NS, Log: o.Log})
+	opt := arp.Options{NS: o.NS, Log: o.Log}
+	if o.Metrics != nil {
+		opt.Metrics = arp.NewMetrics(o.Metrics)
+	}
+	r := arp.New(opt)
 	return announce.New(announce.Options{Node: o.Node, Announcers: []announce.Announcer{r}}), nil
 }
 
@@ -71,7 +76,7 @@ func makeProxy(o Options) (hop.Hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Listen: listenIn(o.NS)}
+	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS)}
 	if o.Metrics != nil {
 		opt.Metrics = proxy.NewMetrics(o.Metrics)
 	}

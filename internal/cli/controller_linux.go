@@ -64,13 +64,14 @@ func (n *controllerFlags) run(cmd *cobra.Command) error {
 		cluster.Nodes, cluster.Pods, cluster.Ingresses, cluster.IngressClasses, cluster.Pools}}
 	seen := &sighting{Watcher: watcher}
 	log.Info("controller starts", "loops", n.loops, "version", version)
+	metrics := observe.NewRegistry()
 	g, ctx := errgroup.WithContext(cmd.Context())
 	g.Go(func() error {
-		return control.Run(ctx, control.Options{Client: clients.Typed, Dynamic: clients.Dynamic, Source: seen, Log: log, Loops: loops,
+		return control.Run(ctx, control.Options{Client: clients.Typed, Dynamic: clients.Dynamic, Source: seen, Log: log, Loops: loops, Metrics: metrics,
 			Adopt: n.adopt, Namespace: n.namespace, Identity: n.identity, NoElection: n.noElection})
 	})
 	if n.health != "" {
-		srv := &observe.Server{Addr: n.health, Metrics: observe.NewRegistry(),
+		srv := &observe.Server{Addr: n.health, Metrics: metrics,
 			Live:  map[string]observe.Check{"process": func() error { return nil }},
 			Ready: map[string]observe.Check{"view": seen.ready}}
 		g.Go(func() error { return srv.Run(ctx) })

@@ -77,6 +77,7 @@ func (d *daemon) config() (*rest.Config, error) {
 	cfg.UserAgent = "podway"
 	cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	cfg.QPS, cfg.Burst = 200, 400
+	cfg.WarningHandler = rest.NoWarnings{} // v1 Endpoints are deprecated and still written: nobody can act on the warning
 	return cfg, nil
 }
 

@@ -44,7 +44,7 @@ more or after --drain.`,
 	f.StringVar(&n.controller, "controller-name", "", "spec.controller of the IngressClasses served (default podway.io/ingress)")
 	f.StringVar(&n.class, "ingress-class", "", "class served without an IngressClass object (default podway)")
 	f.StringVar(&n.trusted, "trusted-proxies", "", "ranges of proxies in front whose X-Forwarded-* headers are believed, comma-separated")
-	f.StringVar(&n.socket, "socket", ask.SocketPath, "where `podway trace` asks this proxy; empty = nowhere")
+	f.StringVar(&n.socket, "socket", ask.SocketPath, "where podway trace asks this proxy; empty = nowhere")
 	f.DurationVar(&n.drain, "drain", 50*time.Second, "how long open requests may take after SIGTERM")
 	return c
 }

@@ -49,7 +49,7 @@ its own switch (--hops). When it ends, all that it programmed stays. It needs CA
 	f.StringVar(&n.dnsServers, "cluster-dns", os.Getenv("PODWAY_CLUSTER_DNS"), "addresses of the cluster's DNS Service, comma-separated ($PODWAY_CLUSTER_DNS)")
 	f.StringVar(&n.resolvConf, "resolv-conf", "/etc/resolv.conf", "its name servers are asked for names outside the cluster")
 	f.StringVar(&n.overlay, "overlay", env("PODWAY_OVERLAY", "auto"), "VXLAN between nodes: auto (only across networks), always, never ($PODWAY_OVERLAY)")
-	f.StringVar(&n.socket, "socket", ask.SocketPath, "where `podway trace` asks this agent; empty = nowhere")
+	f.StringVar(&n.socket, "socket", ask.SocketPath, "where podway trace asks this agent; empty = nowhere")
 	f.StringVar(&n.cniBin, "cni-bin-dir", "/opt/cni/bin", "where the CNI plugin goes")
 	f.StringVar(&n.cniConf, "cni-conf-dir", "/etc/cni/net.d", "where the CNI configuration goes")
 	f.BoolVar(&n.initOnly, "init-only", false, "write kernel settings and the CNI plugin, which needs a privileged container, and end")

@@ -118,7 +118,7 @@ func (r *rig) network(nodes int) {
 
 func (r *rig) report() lab.Report {
 	r.t.Helper()
-	out, err := r.command("status", "--json").Output()
+	out, err := r.command("status", "--output", "json").Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		r.t.Fatal(err)
