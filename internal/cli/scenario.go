@@ -82,11 +82,18 @@ func newScenarioList() *cobra.Command {
 				for _, s := range f.Steps {
 					n += len(s.Expect)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s\t%d steps, %d expectations\t%s\n", f.Name, len(f.Steps), n, strings.Join(strings.Fields(f.About), " "))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\t%s, %s\t%s\n", f.Name, plural(len(f.Steps), "step"), plural(n, "expectation"), strings.Join(strings.Fields(f.About), " "))
 			}
 			return nil
 		},
 	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func newScenarioNode() *cobra.Command {
