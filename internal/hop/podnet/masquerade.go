@@ -2,6 +2,7 @@ package podnet
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/model"
@@ -37,7 +38,7 @@ func masquerade(is4 bool, pods, inside []netip.Prefix) *nft.Table {
 // node, which send their answers straight back, and what the user adds. A node on another network could not answer a
 // Pod: the packet would travel bare and the answer in the tunnel.
 func inside(s *model.Snapshot, o Options, self *model.Node, host *Host) []netip.Prefix {
-	out := append(append([]netip.Prefix(nil), multicast...), append(o.ServiceCIDRs, o.NoMasquerade...)...)
+	out := slices.Concat(multicast, o.ServiceCIDRs, o.NoMasquerade)
 	for n := range s.Nodes.Values() {
 		for _, p := range n.PodCIDRs {
 			out = append(out, p.Masked())
