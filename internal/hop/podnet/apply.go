@@ -25,8 +25,8 @@ func (h *Hop) apply(ctx context.Context, have live, want State) (changed int, fi
 			have = again
 		}
 	}
-	steps := slices.Concat(h.neighbourSteps(have.Neighbours, want.Neighbours), h.routeSteps(have.Routes, want.Routes),
-		h.podSteps(ctx, have), h.lastSteps(ctx, have, want))
+	near, gone := h.neighbourSteps(have.Neighbours, want.Neighbours)
+	steps := slices.Concat(near, h.routeSteps(have.Routes, want.Routes), h.podSteps(ctx, have), gone, h.lastSteps(ctx, have, want))
 	for _, s := range steps {
 		err := s()
 		if errors.Is(err, route.ErrTaken) { // another program was faster than this Apply; the next Plan says it
@@ -39,18 +39,18 @@ func (h *Hop) apply(ctx context.Context, have live, want State) (changed int, fi
 	return changed, findings, errors.Join(errs...)
 }
 
-func (h *Hop) neighbourSteps(have, want []route.Neighbour) []step {
+// neighbourSteps are what routes need, and what no route needs any more.
+func (h *Hop) neighbourSteps(have, want []route.Neighbour) (needed, unneeded []step) {
 	put, gone := difference(have, want)
-	var out []step
 	for _, n := range put {
-		out = append(out, func() error { return h.doors.neighbours.PutNeighbour(n) })
+		needed = append(needed, func() error { return h.doors.neighbours.PutNeighbour(n) })
 	}
 	for _, n := range gone {
 		if !replaced(n, want) {
-			out = append(out, func() error { return h.doors.neighbours.DeleteNeighbour(n) })
+			unneeded = append(unneeded, func() error { return h.doors.neighbours.DeleteNeighbour(n) })
 		}
 	}
-	return out
+	return needed, unneeded
 }
 
 // replaced reports whether an entry of want has n's key, so that putting it changed n.

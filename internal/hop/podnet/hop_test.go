@@ -184,6 +184,41 @@ func TestAChangeOfOtherObjectsTouchesNothing(t *testing.T) {
 	}
 }
 
+func TestAFindingStandsUntilItIsLookedAtAnew(t *testing.T) {
+	n := newFakeNode(t, Options{})
+	n.sysctl.ReadOnly = true
+	s := clusterOf("a 10.0.0.1 10.244.1.0/24")
+	before, err := n.apply(s, model.Everything())
+	n.must(err)
+	after, err := n.apply(s, model.Change{Services: []model.Name{model.N("shop", "cart")}})
+	if diff := cmp.Diff(before, after); err != nil || len(before) == 0 || diff != "" {
+		t.Errorf("a change of a Service changes the findings: %v\n%s", err, diff)
+	}
+	n.sysctl.ReadOnly = false
+	if gone, err := n.apply(s, model.Everything()); err != nil || len(gone) != 0 {
+		t.Errorf("findings %v, %v", gone, err)
+	}
+}
+
+func TestAnEntryThatARouteUsesGoesAfterTheRoute(t *testing.T) {
+	n := newFakeNode(t, Options{Overlay: OverlayAlways})
+	s := clusterOf("a 10.0.0.1 10.244.1.0/24", "b 10.0.0.2 10.244.2.0/24", "c 10.0.0.3 10.244.3.0/24")
+	_, err := n.apply(s, model.Everything())
+	n.must(err)
+	var ops []string
+	n.routes.Fail = func(op string) error {
+		ops = append(ops, op)
+		return nil
+	}
+	_, err = n.apply(clusterOf("a 10.0.0.1 10.244.1.0/24", "b 10.0.0.2 10.244.2.0/24"), model.Everything())
+	n.must(err)
+	route := slices.IndexFunc(ops, func(op string) bool { return strings.HasPrefix(op, "route delete 10.244.3.0/24") })
+	entry := slices.IndexFunc(ops, func(op string) bool { return strings.HasPrefix(op, "route delete neigh") })
+	if route < 0 || entry < route {
+		t.Errorf("want the route to go before its entry, got\n%s", strings.Join(ops, "\n"))
+	}
+}
+
 func TestForwardingThatCannotBeSwitchedOnIsAFinding(t *testing.T) {
 	n := newFakeNode(t, Options{})
 	n.sysctl.ReadOnly = true

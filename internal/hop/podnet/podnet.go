@@ -89,7 +89,8 @@ type Hop struct {
 	last atomic.Pointer[applied]
 	// cannotForward: forwarding is off and /proc/sys read-only, which is a finding and not drift.
 	cannotForward atomic.Bool
-	seen          seen // only Check uses it
+	seen          seen           // only Check uses it
+	found         []flow.Finding // of the newest Apply that looked; only Apply uses it
 }
 
 // applied is what an Apply knew and wanted.
@@ -123,7 +124,7 @@ func (h *Hop) Store() *ipam.Store { return h.store }
 func (h *Hop) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (hop.Report, error) {
 	start := time.Now()
 	if !c.All && len(c.Nodes) == 0 {
-		return hop.Report{Took: time.Since(start)}, nil
+		return hop.Report{Took: time.Since(start), Findings: h.found}, nil
 	}
 	have, err := h.read(ctx)
 	if err != nil {
@@ -131,16 +132,17 @@ func (h *Hop) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (hop
 	}
 	want, findings := Plan(s, h.opt, have.Host)
 	if want.Config.Node == "" { // this node is not known, or has no range: what is there stays
+		h.found = findings
 		return hop.Report{Took: time.Since(start), Findings: findings}, nil
 	}
 	h.last.Store(&applied{snapshot: s, host: have.Host, want: want})
 	changed, more, err := h.apply(ctx, have, want)
-	findings = append(append(findings, more...), h.forwardPolicy(ctx)...)
+	h.found = append(append(findings, more...), h.forwardPolicy(ctx)...)
 	h.opt.Metrics.applied(want, changed)
 	if reserved, err := h.store.List(); err == nil {
 		h.opt.Metrics.reserved(want, reserved)
 	}
-	return hop.Report{Changed: changed, Full: true, Took: time.Since(start), Findings: findings}, err
+	return hop.Report{Changed: changed, Full: true, Took: time.Since(start), Findings: h.found}, err
 }
 
 // Declared is where the cluster's objects want f to go. On the node itself it also knows the way there.
