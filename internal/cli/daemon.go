@@ -86,6 +86,8 @@ func (d *daemon) clients() (cluster.Clients, error) {
 	if err != nil {
 		return cluster.Clients{}, err
 	}
+	contact := &cluster.Contact{}
+	cfg.Wrap(contact.Wrap)
 	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return cluster.Clients{}, fmt.Errorf("make API client: %w", err)
@@ -96,7 +98,7 @@ func (d *daemon) clients() (cluster.Clients, error) {
 	if err != nil {
 		return cluster.Clients{}, fmt.Errorf("make API client: %w", err)
 	}
-	return cluster.Clients{Typed: typed, Dynamic: dyn}, nil
+	return cluster.Clients{Typed: typed, Dynamic: dyn, Contact: contact}, nil
 }
 
 // prefixes reads a comma-separated list of CIDRs.

@@ -18,6 +18,7 @@ import (
 type Clients struct {
 	Typed   kubernetes.Interface
 	Dynamic dynamic.Interface
+	Contact *Contact // of both; nil = only failing watches tell that the API server is lost
 }
 
 // list is one kind and how to list it.

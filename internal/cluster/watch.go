@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -36,6 +38,7 @@ const (
 const (
 	tlsSecrets   = "type=" + string(corev1.SecretTypeTLS)
 	poolRetry    = 5 * time.Second // how soon a missing AddressPool kind is looked for again
+	poolAsk      = 200 * time.Millisecond
 	publishPause = time.Millisecond
 )
 
@@ -50,11 +53,14 @@ type Watcher struct {
 	dirty   chan struct{}
 	synced  []cache.InformerSynced
 	failing map[Kind]failure
+	version map[Kind]func() string // that the objects of a watch have
 }
 
+// failure is a watch that fails. at is the version that its objects had then: another one means that it works again,
+// which of a kind without objects no event tells.
 type failure struct {
-	err   error
 	since time.Time
+	at    string
 }
 
 // kept is what an informer stores for an object: its key and the model object, nothing of the API object.
@@ -68,6 +74,7 @@ type kept struct {
 func (w *Watcher) Run(ctx context.Context, put func(*model.Snapshot)) error {
 	w.mu.Lock()
 	w.builder, w.dirty, w.failing = model.NewBuilder(nil), make(chan struct{}, 1), map[Kind]failure{}
+	w.version = map[Kind]func() string{}
 	w.mu.Unlock()
 	if err := w.start(ctx); err != nil {
 		return err
@@ -88,16 +95,6 @@ func (w *Watcher) Run(ctx context.Context, put func(*model.Snapshot)) error {
 		w.mu.Unlock()
 		put(s)
 	}
-}
-
-// Health returns the watches that fail now, with the reason and since when; empty = all well.
-func (w *Watcher) Health() (problems []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k, f := range w.failing {
-		problems = append(problems, fmt.Sprintf("watch of %s fails since %s: %v", k, f.since.Format(time.RFC3339), f.err))
-	}
-	return problems
 }
 
 func (w *Watcher) start(ctx context.Context) error {
@@ -144,16 +141,22 @@ func (w *Watcher) startPools(ctx context.Context) error {
 		return nil
 	}
 	inf := dynamicinformer.NewDynamicSharedInformerFactory(w.Clients.Dynamic, 0).ForResource(PoolResource).Informer()
-	here := w.hasPools()
+	here, err := w.hasPools()
+	if err != nil { // a first view without the pools that there are would take addresses away
+		w.Log.Warn("the API server does not say whether it has AddressPools; will retry", "err", err)
+	}
+	for ; err != nil; here, err = w.hasPools() {
+		if !pause(ctx, poolAsk) {
+			return ctx.Err()
+		}
+	}
 	if err := w.followSynced(Pools, inf, here); err != nil {
 		return err
 	}
 	go func() {
-		for ; !here; here = w.hasPools() {
-			select {
-			case <-ctx.Done():
+		for ; !here; here, _ = w.hasPools() {
+			if !pause(ctx, poolRetry) {
 				return
-			case <-time.After(poolRetry):
 			}
 		}
 		inf.Run(ctx.Done())
@@ -161,17 +164,25 @@ func (w *Watcher) startPools(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watcher) hasPools() bool {
-	list, err := w.Clients.Typed.Discovery().ServerResourcesForGroupVersion(PoolResource.GroupVersion().String())
-	if err != nil {
+// pause waits and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
 		return false
+	case <-time.After(d):
+		return true
 	}
-	for _, r := range list.APIResources {
-		if r.Name == PoolResource.Resource {
-			return true
-		}
+}
+
+func (w *Watcher) hasPools() (bool, error) {
+	list, err := w.Clients.Typed.Discovery().ServerResourcesForGroupVersion(PoolResource.GroupVersion().String())
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
 	}
-	return false
+	if err != nil {
+		return false, fmt.Errorf("cluster: discover %s: %w", PoolResource.GroupVersion(), err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == PoolResource.Resource }), nil
 }
 
 func (w *Watcher) follow(k Kind, inf cache.SharedIndexInformer) error {
@@ -180,6 +191,9 @@ func (w *Watcher) follow(k Kind, inf cache.SharedIndexInformer) error {
 
 // followSynced feeds the builder from an informer; wait says whether the first view must include it.
 func (w *Watcher) followSynced(k Kind, inf cache.SharedIndexInformer, wait bool) error {
+	w.mu.Lock()
+	w.version[k] = inf.LastSyncResourceVersion
+	w.mu.Unlock()
 	if err := inf.SetTransform(trim); err != nil {
 		return fmt.Errorf("cluster: watch %s: %w", k, err)
 	}
@@ -261,18 +275,22 @@ func (w *Watcher) alive(k Kind) {
 func (w *Watcher) failed(k Kind, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, known := w.failing[k]; !known {
-		w.failing[k] = failure{err: err, since: time.Now()}
+	at := w.version[k]()
+	if f, known := w.failing[k]; !known || f.at != at {
+		w.failing[k] = failure{since: time.Now(), at: at}
 		w.Log.Warn("watch fails; keeping the last view", "kind", string(k), "err", err)
 	}
 }
 
-// Lost says for how long at least one watch has been failing, and whether one does.
+// Lost says for how long the API server has not answered or at least one watch has been failing, and whether that is so.
 func (w *Watcher) Lost() (since time.Duration, lost bool) {
+	since, lost = w.Clients.Contact.Lost()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range w.failing {
-		since, lost = max(since, time.Since(f.since)), true
+	for k, f := range w.failing {
+		if w.version[k]() == f.at {
+			since, lost = max(since, time.Since(f.since)), true
+		}
 	}
 	return since, lost
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -9,9 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/podway/podway/internal/model"
 )
@@ -74,6 +78,44 @@ func TestAHeartbeatOfANodeMakesNoSnapshot(t *testing.T) {
 	}
 	if s := next(t, snaps); !s.Nodes.At("node-1").Ready || s.Rev != 2 {
 		t.Fatalf("want revision 2 with a ready node, got revision %d, ready %v", s.Rev, s.Nodes.At("node-1").Ready)
+	}
+}
+
+func TestTheFirstSnapshotWaitsForTheAnswerWhetherThereArePools(t *testing.T) {
+	client := fake.NewClientset()
+	client.Resources = []*metav1.APIResourceList{{GroupVersion: PoolResource.GroupVersion().String(), APIResources: []metav1.APIResource{{Name: PoolResource.Resource}}}}
+	asked := 0
+	client.PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if asked++; asked == 1 {
+			return true, nil, errors.New("connection refused")
+		}
+		return false, nil, nil
+	})
+	pool := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "podway.io/v1alpha1", "kind": "AddressPool",
+		"metadata": map[string]any{"name": "default"}, "spec": map[string]any{"addresses": []any{"192.0.2.0/28"}}}}
+	dyn := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{PoolResource: "AddressPoolList"}, pool)
+	w := &Watcher{Clients: Clients{Typed: client, Dynamic: dyn}, Kinds: []Kind{Services, Pools}, Log: slog.New(slog.DiscardHandler)}
+	snaps := make(chan *model.Snapshot, 100)
+	go func() { _ = w.Run(t.Context(), func(s *model.Snapshot) { snaps <- s }) }()
+	if first := next(t, snaps); first.Pools.Len() != 1 || asked < 2 {
+		t.Errorf("the first snapshot has %d pools after %d questions, want 1 after 2", first.Pools.Len(), asked)
+	}
+}
+
+func TestAWatchWithoutObjectsThatWorksAgainIsLostNoMore(t *testing.T) {
+	version := "7"
+	w := &Watcher{Log: slog.New(slog.DiscardHandler), failing: map[Kind]failure{}, version: map[Kind]func() string{Pools: func() string { return version }}}
+	w.failed(Pools, errors.New("connection reset"))
+	if _, lost := w.Lost(); !lost {
+		t.Error("a watch that fails is not lost")
+	}
+	version = "9" // listed again, or a bookmark
+	if since, lost := w.Lost(); lost {
+		t.Errorf("lost since %s, and the watch works", since)
+	}
+	w.failed(Pools, errors.New("connection reset"))
+	if _, lost := w.Lost(); !lost {
+		t.Error("a watch that fails again is not lost")
 	}
 }
 
