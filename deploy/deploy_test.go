@@ -1,18 +1,20 @@
 package deploy
 
 import (
-	"strings"
-	"testing"
-
 	"bytes"
 	"errors"
 	"io"
+	"slices"
+	"strings"
+	"testing"
+
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 type object struct {
 	APIVersion, Kind string
 	Metadata         struct{ Name, Namespace string }
+	Rules            []struct{ Resources, ResourceNames, Verbs []string }
 	Spec             struct {
 		Template struct {
 			Spec struct {
@@ -77,5 +79,27 @@ func TestManifestsStartWithTheCustomResource(t *testing.T) {
 	objs := decode(t, Options{})
 	if len(objs) < 10 || objs[0].Kind != "CustomResourceDefinition" {
 		t.Fatalf("got %d objects, the first is %q", len(objs), objs[0].Kind)
+	}
+}
+
+func TestOnlyTheControllerMayWriteAndOnlyItsOwnLease(t *testing.T) {
+	writes := []string{"create", "update", "patch", "delete", "deletecollection", "*"}
+	roles := 0
+	for _, obj := range decode(t, Options{}) {
+		for _, r := range obj.Rules {
+			roles++
+			for _, v := range r.Verbs {
+				switch {
+				case !slices.Contains(writes, v):
+				case obj.Metadata.Name != "podway-controller":
+					t.Errorf("%s %s may %s %v", obj.Kind, obj.Metadata.Name, v, r.Resources)
+				case slices.Contains(r.Resources, "leases") && v != "create" && !slices.Equal(r.ResourceNames, []string{"podway-controller"}):
+					t.Errorf("the controller may %s Leases named %v", v, r.ResourceNames)
+				}
+			}
+		}
+	}
+	if roles < 10 {
+		t.Fatalf("%d rules were looked at", roles)
 	}
 }
