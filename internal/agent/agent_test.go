@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,6 +24,7 @@ type recorder struct {
 	full    []bool
 	fail    int // so many applies fail first
 	drift   string
+	blind   error // of Check
 }
 
 func (r *recorder) Name() string { return "recorder" }
@@ -46,7 +48,7 @@ func (r *recorder) Check(context.Context) (string, error) {
 	defer r.mu.Unlock()
 	d := r.drift
 	r.drift = ""
-	return d, nil
+	return d, r.blind
 }
 
 type chanSource chan *model.Snapshot
@@ -108,6 +110,26 @@ func TestDriftIsRepairedWithinASecondOrSo(t *testing.T) {
 			t.Fatalf("applied %v, full %v", r.applied, r.full)
 		}
 	})
+}
+
+func TestACheckThatKeepsFailingIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	r := &recorder{blind: errors.New("netlink is busy")}
+	l := newLoop(r, slog.New(slog.NewTextHandler(&log, nil)), newMetrics(nil))
+	check := func(err error, lines int) {
+		t.Helper()
+		r.blind = err
+		if l.drifted(t.Context()) {
+			t.Error("a check that found nothing is drift")
+		}
+		if n := bytes.Count(log.Bytes(), []byte("\n")); n != lines {
+			t.Errorf("%d lines, want %d:\n%s", n, lines, log.String())
+		}
+	}
+	check(r.blind, 1)
+	check(r.blind, 1)
+	check(nil, 1)
+	check(errors.New("netlink is busy"), 2)
 }
 
 func TestOnlyTheNewestSnapshotWaits(t *testing.T) {

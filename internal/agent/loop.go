@@ -37,6 +37,8 @@ type loop struct {
 	rev      uint64
 	lastErr  error
 	findings []flow.Finding
+
+	unchecked string // why the last check could not be made; only run uses it
 }
 
 func newLoop(h hop.Hop, log *slog.Logger, m *metrics) *loop {
@@ -139,9 +141,13 @@ func (l *loop) drifted(ctx context.Context) bool {
 	}
 	drift, err := c.Check(ctx)
 	if err != nil {
-		l.log.Warn("could not check the live state", "err", err)
+		if err.Error() != l.unchecked { // said once, not at each check
+			l.log.Warn("could not check the live state", "err", err)
+		}
+		l.unchecked = err.Error()
 		return false
 	}
+	l.unchecked = ""
 	if drift != "" {
 		l.log.Warn("live state was changed by somebody else; repairing", "drift", drift)
 		l.metrics.drift(l.hop.Name())
