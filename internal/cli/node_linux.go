@@ -52,7 +52,7 @@ its own switch (--hops). When it ends, all that it programmed stays. It needs CA
 	f.StringVar(&n.socket, "socket", ask.SocketPath, "where podway trace asks this agent; empty = nowhere")
 	f.StringVar(&n.cniBin, "cni-bin-dir", "/opt/cni/bin", "where the CNI plugin goes")
 	f.StringVar(&n.cniConf, "cni-conf-dir", "/etc/cni/net.d", "where the CNI configuration goes")
-	f.BoolVar(&n.initOnly, "init-only", false, "write kernel settings and the CNI plugin, which needs a privileged container, and end")
+	f.BoolVar(&n.initOnly, "init-only", false, "write kernel settings, which needs a privileged container, and end")
 	return c
 }
 
@@ -125,6 +125,7 @@ func (n *nodeFlags) options(log *slog.Logger, metrics prometheus.Registerer) (o 
 const (
 	installFast = 50 * time.Millisecond // until the node is ready for Pods
 	installSlow = 10 * time.Second      // afterwards: somebody may delete the files
+	installFail = time.Second           // after an error: each attempt may copy the whole program
 )
 
 // keepInstalled keeps the CNI plugin and its configuration in place; the configuration comes once podnet has applied.
@@ -132,12 +133,18 @@ func (n *nodeFlags) keepInstalled(ctx context.Context, log *slog.Logger, o podne
 	wait, said := installFast, ""
 	for {
 		done, findings, err := podnet.Install(o, n.cniBin, n.cniConf, "/proc/self/exe")
-		if err != nil && err.Error() != said {
+		pause := wait
+		if err != nil {
+			pause = installFail
+			if err.Error() != said {
+				log.Error("install the CNI plugin; will retry", "hop", "podnet", "err", err)
+			}
 			said = err.Error()
-			log.Error("install the CNI plugin; will retry", "hop", "podnet", "err", err)
+		} else {
+			said = ""
 		}
 		if done && wait == installFast {
-			wait = installSlow
+			wait, pause = installSlow, installSlow
 			log.Info("the node is ready for Pods", "hop", "podnet", "conf", n.cniConf)
 			for _, f := range findings {
 				log.Warn("finding", "code", string(f.Code), "object", f.Object, "cause", f.Cause, "fix", f.Fix)
@@ -146,7 +153,7 @@ func (n *nodeFlags) keepInstalled(ctx context.Context, log *slog.Logger, o podne
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait):
+		case <-time.After(pause):
 		}
 	}
 }
