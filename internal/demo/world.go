@@ -123,13 +123,3 @@ func (w *world) otherNode(p pod) string {
 	}
 	return ""
 }
-
-// clientOn is the client Pod on a node.
-func (w *world) clientOn(node string) string {
-	for _, c := range w.clients {
-		if c.Node == node {
-			return c.Name
-		}
-	}
-	return ""
-}
