@@ -12,8 +12,8 @@ import (
 // UDP is the protocol number of UDP.
 const UDP uint8 = 17
 
-// Entry is one tracked connection. Sent is what the client's packets say; in the answers' direction, Answers is who
-// answers and to whom: after a translation these are the real server and the address it sees.
+// Entry is one tracked connection, in the direction of the client's packets and in that of the answers: after a
+// translation the latter tells the real server and the address that it sees.
 type Entry struct {
 	Proto         uint8
 	Src, Dst      netip.AddrPort // as the client sends

@@ -33,7 +33,7 @@ type MetaSet struct {
 	Src Reg
 }
 
-// Base is the header that Payload reads.
+// PayloadBase is the header that Payload reads.
 type PayloadBase uint8
 
 // The headers.
