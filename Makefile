@@ -2,10 +2,6 @@
 SHELL := /bin/bash
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env PATH=$$PATH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-KUBERNETES := v1.37.2
-COMPONENT := k8s.io/component-base/version
-LAB_LDFLAGS := -s -w -X $(COMPONENT).gitVersion=$(KUBERNETES) -X $(COMPONENT).gitMajor=1 -X $(COMPONENT).gitMinor=37 \
-  -X $(COMPONENT).gitCommit=lab -X $(COMPONENT).gitTreeState=clean -X $(COMPONENT).buildDate=1970-01-01T00:00:00Z
 LDFLAGS := -s -w -X github.com/podway/podway/internal/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 
@@ -20,8 +16,8 @@ build: ## build podway, the echo server and the Kubernetes of `podway up` into b
 	@mkdir -p bin
 	@echo "building podway"; go build -ldflags '$(LDFLAGS)' -o bin/podway ./cmd/podway
 	@go build -ldflags '-s -w' -o bin/echo ./cmd/echo
-	@echo "building Kubernetes $(KUBERNETES) (some ten minutes the first time, seconds later)"
-	@cd lab && go build -trimpath -tags providerless -ldflags '$(LAB_LDFLAGS)' -o ../bin/podway-lab .
+	@echo "building Kubernetes (some ten minutes the first time, seconds later)"
+	@cd lab && go build -trimpath -tags providerless -ldflags "$$(./ldflags.sh)" -o ../bin/podway-lab .
 	@cd lab && go build -trimpath -ldflags '-s -w' -o ../bin/pause ./pause
 
 demo: deps build ## start a real cluster, send requests through every path, print the trace, tear down

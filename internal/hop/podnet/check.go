@@ -35,8 +35,8 @@ func (h *Hop) check(ctx context.Context) (drift string, err error) {
 	if last == nil {
 		return "", nil
 	}
-	if off := h.forwardingOff(last.want); off != "" {
-		return off, nil
+	if drift := h.forwardingDrift(last.want); drift != "" {
+		return drift, nil
 	}
 	now, quiet := h.look(ctx, last)
 	if quiet {
@@ -105,15 +105,27 @@ func (h *Hop) compare(ctx context.Context, last *applied) (drift string, err err
 	return "", nil
 }
 
-// forwardingOff names a setting that is off although it could be on when it was applied last.
-func (h *Hop) forwardingOff(want State) string {
+// forwardingDrift names a setting that is off although it could be on when it was applied last, or says that somebody
+// has mended what podway cannot: the finding must go.
+func (h *Hop) forwardingDrift(want State) string {
+	stuck, off := h.cannotForward.Load(), ""
 	for _, c := range want.Config.PodCIDRs {
 		key := forwardKey(c.Addr().Is4())
-		if v, err := h.doors.sysctl.Get(key); err == nil && v == "0" && !h.cannotForward.Load() {
-			return key + " is 0"
+		v, err := h.doors.sysctl.Get(key)
+		if err != nil {
+			return ""
+		}
+		if v == "0" {
+			off = key + " is 0"
 		}
 	}
-	return ""
+	switch {
+	case stuck && off == "":
+		return "forwarding is on again"
+	case stuck:
+		return ""
+	}
+	return off
 }
 
 // firstDifference is the first line that only one of two texts has.

@@ -228,6 +228,29 @@ func TestForwardingThatCannotBeSwitchedOnIsAFinding(t *testing.T) {
 	}
 }
 
+func TestTheFindingOfForwardingGoesWhenSomebodySwitchesItOn(t *testing.T) {
+	n := newFakeNode(t, Options{})
+	n.sysctl.ReadOnly = true
+	s := clusterOf("a 10.0.0.1 10.244.1.0/24")
+	_, err := n.apply(s, model.Everything())
+	n.must(err)
+	if drift, err := n.hop.Check(t.Context()); err != nil || drift != "" {
+		t.Errorf("while it cannot be mended: drift %q, %v", drift, err)
+	}
+	n.sysctl.ReadOnly = false
+	n.must(n.sysctl.Set("net/ipv4/ip_forward", "1"))
+	n.sysctl.ReadOnly = true
+	if drift, err := n.hop.Check(t.Context()); err != nil || drift == "" {
+		t.Fatalf("after it was switched on: drift %q, %v; want one, so that all is applied anew", drift, err)
+	}
+	if findings, err := n.apply(s, model.Everything()); err != nil || len(findings) != 0 {
+		t.Errorf("findings %v, %v", findings, err)
+	}
+	if drift, err := n.hop.Check(t.Context()); err != nil || drift != "" {
+		t.Errorf("afterwards: drift %q, %v", drift, err)
+	}
+}
+
 func TestANodeThatHasItsDefaultRouteFromAnAdvertisementKeepsIt(t *testing.T) {
 	n := newFakeNode(t, Options{})
 	n.routes.Table = append(n.routes.Table, route.Route{Dst: prefixes("::/0")[0], Via: netip.MustParseAddr("fe80::1"), Device: "eth1", Proto: protocolRA, Metric: 100})

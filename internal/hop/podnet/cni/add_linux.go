@@ -22,7 +22,7 @@ func (p *plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	node, err := podnet.ReadNodeConfig(c.Config)
+	node, err := awaitNodeConfig(c.Config)
 	if err != nil {
 		return types.NewError(types.ErrTryAgainLater, err.Error(), "")
 	}
@@ -51,6 +51,20 @@ func (p *plugin) add(args *skel.CmdArgs) error {
 		return err
 	}
 	return types.PrintResult(l.result(c), c.CNIVersion)
+}
+
+// agentPatience is how long an ADD waits for the node agent: after a node's start Pods come before the agent has spoken, and a
+// failed ADD costs each of them the kubelet's back-off of ten seconds and more.
+const agentPatience = 5 * time.Second
+
+// awaitNodeConfig reads the node's configuration, and waits a little when the agent has not written it yet.
+func awaitNodeConfig(path string) (podnet.NodeConfig, error) {
+	for deadline := time.Now().Add(agentPatience); ; time.Sleep(50 * time.Millisecond) {
+		c, err := podnet.ReadNodeConfig(path)
+		if !errors.Is(err, podnet.ErrNoConfig) || time.Now().After(deadline) {
+			return c, err
+		}
+	}
 }
 
 // undo takes back what a failed ADD did; what it cannot take back now, DEL and GC will.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/podnet/ipam"
@@ -160,6 +161,18 @@ func TestWithoutTheNodesConfigurationAddAndStatusSayWhoIsMissing(t *testing.T) {
 	if len(veths(t, r)) != 0 || len(reservations(t, r)) != 0 {
 		t.Errorf("left: %v %v", veths(t, r), reservations(t, r))
 	}
+}
+
+func TestAnAddWaitsForTheNodesConfiguration(t *testing.T) {
+	r := node(t, "10.244.1.0/24")
+	config, err := os.ReadFile(r.ConfigPath())
+	must(t, err)
+	must(t, os.Remove(r.ConfigPath()))
+	wrote := make(chan error, 1)
+	time.AfterFunc(300*time.Millisecond, func() { wrote <- os.WriteFile(r.ConfigPath(), config, 0o644) })
+	_, err = r.Add(podnettest.NewHost(t, "a"))
+	must(t, err)
+	must(t, <-wrote)
 }
 
 func TestASecondAddOfAnInterfaceIsAnErrorAndLeavesTheFirst(t *testing.T) {
