@@ -3,11 +3,15 @@ package ask
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -138,5 +142,47 @@ func TestARestartReplacesTheSocketOfADeadProcess(t *testing.T) {
 	}
 	if _, err := listen(plain); err == nil {
 		t.Error("a plain file must not be replaced")
+	}
+}
+
+// starved is a listener that cannot take the first connections.
+type starved struct {
+	net.Listener
+	fail int
+}
+
+func (l *starved) Accept() (net.Conn, error) {
+	if l.fail > 0 {
+		l.fail--
+		return nil, syscall.EMFILE
+	}
+	return l.Listener.Accept()
+}
+
+func TestAConnectionThatCannotBeTakenEndsNothing(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	s := Server{Log: slog.New(slog.DiscardHandler)}
+	go func() { done <- s.serve(ctx, &starved{Listener: l, fail: 2}) }()
+	c, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var a Answer
+	if _, err := c.Write([]byte(`{"status":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if err := json.NewDecoder(c).Decode(&a); err != nil || a.Status == nil {
+		t.Errorf("answer %+v, %v", a, err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("the end that was asked for is an error: %v", err)
 	}
 }

@@ -30,6 +30,8 @@ type Server struct {
 // answerTimeout bounds one answer: reading a large rule-set takes a second.
 const answerTimeout = 10 * time.Second
 
+const acceptPause = 100 * time.Millisecond
+
 // Serve answers on the unix socket at path until ctx ends. A socket that a former process left is replaced.
 func Serve(ctx context.Context, path string, s Server) error {
 	if s.Proc == "" {
@@ -42,6 +44,12 @@ func Serve(ctx context.Context, path string, s Server) error {
 	if err != nil {
 		return err
 	}
+	return s.serve(ctx, l)
+}
+
+// serve takes connections until ctx ends. One that cannot be taken, for lack of descriptors say, is no reason to end: the
+// process has more to do than to answer trace.
+func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -49,13 +57,17 @@ func Serve(ctx context.Context, path string, s Server) error {
 	defer wait.Wait()
 	for {
 		c, err := l.Accept()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("ask: accept: %w", err)
+		case err != nil:
+			s.Log.Warn("connection of trace not taken", "err", err)
+			time.Sleep(acceptPause)
+		default:
+			wait.Go(func() { s.converse(ctx, c) })
 		}
-		wait.Go(func() { s.converse(ctx, c) })
 	}
 }
 
