@@ -53,6 +53,7 @@ func sample() *Table {
 			string(Key{}.Addr(addr("10.255.255.255")).Addr(addr("10.255.255.255"))): "",
 		}},
 		&Set{Name: "affinity", Key: []Type{IPv4Addr, IPv4Addr, Proto, Service}, Data: []Type{IPv4Addr, Service}, Dynamic: true, Timeout: 3 * time.Hour, Size: 1 << 16},
+		&Set{Name: "seen", Key: []Type{IPv4Addr, Proto, Service}, Elems: map[string]string{tuple("10.96.0.7", TCP, 80).String(): ""}},
 		&Set{Name: "ports", Key: []Type{Service}, Data: []Type{Mark}, Elems: map[string]string{Key{}.Port(30080).String(): Key{}.Mark(7).String()}},
 		&Set{Name: "devices", Key: []Type{IfName}, Elems: map[string]string{"eth0" + string(make([]byte, 12)): ""}},
 	)
@@ -84,7 +85,7 @@ func sample() *Table {
 		}},
 		&Chain{Name: "lb-3", Rules: []Rule{
 			R(SrcAddr(IPv4, 0), load, MapTo("affinity", 0, 4), Dynset{Set: "affinity", Op: DynUpdate, Key: 0, Map: true, Data: 4, Timeout: time.Minute}, dnat),
-			R(SrcAddr(IPv4, 0), load, MapTo("affinity", 0, 4), NotInSet("services", 1), Dynset{Set: "affinity", Op: DynDelete, Key: 0, Map: true, Data: 4}),
+			R(SrcAddr(IPv4, 0), load, MapTo("affinity", 0, 4), NotInSet("seen", 1), Dynset{Set: "affinity", Op: DynDelete, Key: 0, Map: true, Data: 4}),
 			R(SrcAddr(IPv4, 0), load, pick, Dynset{Set: "affinity", Key: 0, Map: true, Data: 4}, dnat),
 			R(Verdict{Kind: Drop}),
 		}},
@@ -112,7 +113,7 @@ func TestASampleTableIsValidAndItsRulesReadAsNftWritesThem(t *testing.T) {
 		"fib daddr type local th dport map @ports >= 0x7 jump reject",
 		"return",
 		"ip saddr . ip daddr . meta l4proto . th dport map @affinity update @affinity { ip saddr . ip daddr . meta l4proto . th dport timeout 60s : ip saddr . ip daddr . meta l4proto . th dport map @affinity } dnat ip to ip saddr . ip daddr . meta l4proto . th dport map @affinity",
-		"ip daddr . meta l4proto . th dport != @services delete @affinity { ip saddr . ip daddr . meta l4proto . th dport }",
+		"ip daddr . meta l4proto . th dport != @seen delete @affinity { ip saddr . ip daddr . meta l4proto . th dport }",
 		"ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints add @affinity { ip saddr . ip daddr . meta l4proto . th dport : ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints } dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints",
 		"drop",
 	}
