@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // prepare applies the demo's objects, waits until they are ready and learns their addresses.
 func prepare(ctx context.Context, u *user) (*world, error) {
 	u.say("\ndeploying the demo: two echo servers, one alone, a client on each node, an Ingress with TLS")
-	cert, err := selfSigned(shopHost)
+	cert, err := selfSigned(shopHost, grpcHost)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,8 @@ func paths() []path {
 		{"Pod -> LoadBalancer address", podToLB},
 		{"outside -> LoadBalancer address -> Ingress, TLS, path / -> Pod", ingress("/hello", "echo")},
 		{"outside -> LoadBalancer address -> Ingress, TLS, path /solo -> Pod", ingress("/solo/x", "solo")},
+		{"outside -> Ingress, TLS, WebSocket -> Pod", ingressWebSocket},
+		{"outside -> Ingress, TLS, HTTP/2, gRPC -> Pod", ingressGRPC},
 		{"outside -> Ingress, unknown host -> 404", ingressUnknown},
 		{"Pod -> LoadBalancer address -> Ingress -> Pod", podToIngress},
 	}
@@ -207,6 +209,19 @@ func ingress(urlPath, app string) func(context.Context, *world) (string, error) 
 		}
 		return r.String(), want(r.Forwarded, clientAddress, "X-Forwarded-For")
 	}
+}
+
+func ingressWebSocket(ctx context.Context, w *world) (string, error) {
+	out, err := w.user.from(ctx, "client", "ws", "-k", "-resolve", shopHost+"="+w.ingressIP, "wss://"+shopHost+"/ws", "hello")
+	if err == nil && !strings.Contains(out, "\nhello\n") {
+		return "", fmt.Errorf("the message did not come back: %q", out)
+	}
+	return w.namedIn(out, w.echoes, err)
+}
+
+func ingressGRPC(ctx context.Context, w *world) (string, error) {
+	out, err := w.user.from(ctx, "client", "grpc", "-tls", "-k", "-authority", grpcHost, w.ingressIP+":443", "hello")
+	return w.namedIn(out, w.echoes, err)
 }
 
 func ingressUnknown(ctx context.Context, w *world) (string, error) {

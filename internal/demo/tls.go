@@ -16,13 +16,13 @@ import (
 // certificate is a PEM certificate with its key.
 type certificate struct{ cert, key []byte }
 
-// selfSigned makes a certificate for the host, good for a day.
-func selfSigned(host string) (certificate, error) {
+// selfSigned makes a certificate for the hosts, good for a day.
+func selfSigned(hosts ...string) (certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return certificate{}, fmt.Errorf("demo: make key: %w", err)
 	}
-	t := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+	t := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts,
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	if err != nil {

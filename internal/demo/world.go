@@ -12,6 +12,7 @@ import (
 const (
 	namespace     = "demo"
 	shopHost      = "shop.example"
+	grpcHost      = "grpc.example"
 	clientAddress = "203.0.113.9" // of the lab's routed client
 	nodePort      = "30080"
 	nodePortUDP   = "30901"

@@ -36,21 +36,14 @@ func (f *httpFlags) add(fs *flag.FlagSet) {
 
 // client makes the HTTP client.
 func (f *httpFlags) client() (*http.Client, error) {
-	hosts := map[string]string{}
-	for _, r := range f.resolve {
-		host, addr, ok := strings.Cut(r, "=")
-		if !ok {
-			return nil, usageError{fmt.Errorf("-resolve %q: want HOST=ADDRESS", r)}
-		}
-		hosts[strings.ToLower(host)] = strings.Trim(addr, "[]")
+	at, err := resolving(f.resolve)
+	if err != nil {
+		return nil, err
 	}
 	d := &net.Dialer{Timeout: f.timeout}
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if host, port, err := net.SplitHostPort(addr); err == nil && hosts[strings.ToLower(host)] != "" {
-				addr = net.JoinHostPort(hosts[strings.ToLower(host)], port)
-			}
-			return d.DialContext(ctx, network, addr)
+			return d.DialContext(ctx, network, at(addr))
 		},
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: f.insecure},
 		DisableKeepAlives:   f.fresh,
@@ -63,6 +56,25 @@ func (f *httpFlags) client() (*http.Client, error) {
 		t.Protocols.SetUnencryptedHTTP2(true)
 	}
 	return &http.Client{Transport: t, Timeout: f.timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
+}
+
+// resolving makes the function that puts the addresses of -resolve in the place of host names in HOST:PORT.
+func resolving(flags []string) (func(addr string) string, error) {
+	hosts := map[string]string{}
+	for _, r := range flags {
+		host, addr, ok := strings.Cut(r, "=")
+		if !ok {
+			return nil, usageError{fmt.Errorf("-resolve %q: want HOST=ADDRESS", r)}
+		}
+		hosts[strings.ToLower(host)] = strings.Trim(addr, "[]")
+	}
+	return func(addr string) string {
+		host, port, err := net.SplitHostPort(addr)
+		if to := hosts[strings.ToLower(host)]; err == nil && to != "" {
+			return net.JoinHostPort(to, port)
+		}
+		return addr
+	}, nil
 }
 
 // request makes one request.

@@ -230,6 +230,8 @@ func TestWebSocket(t *testing.T) {
 	s := start(t)
 	must(t, []string{"pod echo-1", "\nhello\n"}, "ws", "ws://"+s.Addr("http").String()+"/ws", "hello")
 	must(t, []string{"pod echo-1", "\nhello\n"}, "ws", "-k", "wss://"+s.Addr("tls").String()+"/ws", "hello")
+	_, tlsPort, _ := net.SplitHostPort(s.Addr("tls").String())
+	must(t, []string{"pod echo-1", "\nhello\n"}, "ws", "-k", "-resolve", "shop.example=127.0.0.1", "wss://shop.example:"+tlsPort+"/ws", "hello")
 	if out, code := cli("ws", "http://"+s.Addr("http").String()+"/other"); code != 1 {
 		t.Errorf("exit %d, %s", code, out)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -51,22 +53,46 @@ func rpc(ctx context.Context, c *call) error {
 func ws(ctx context.Context, c *call) error {
 	skip := c.flags.Bool("k", false, "do not check the server's certificate")
 	timeout := c.flags.Duration("timeout", 5*time.Second, "for all of it")
+	var resolve list
+	c.flags.Var(&resolve, "resolve", "`HOST=ADDRESS` to use in place of DNS; may be repeated")
 	args, err := c.parse(1, 2)
 	if err != nil {
 		return err
 	}
-	url := strings.Replace(args[0], "http", "ws", 1)
-	conf, err := websocket.NewConfig(url, strings.Replace(url, "ws", "http", 1))
-	if err != nil {
-		return usageError{err}
-	}
-	conf.TlsConfig = &tls.Config{InsecureSkipVerify: *skip}
-	ctx, cancel := context.WithTimeout(ctx, *timeout)
-	defer cancel()
-	conn, err := conf.DialContext(ctx)
+	at, err := resolving(resolve)
 	if err != nil {
 		return err
 	}
-	_ = conn.SetDeadline(time.Now().Add(*timeout))
+	target := strings.Replace(args[0], "http", "ws", 1)
+	conf, err := websocket.NewConfig(target, strings.Replace(target, "ws", "http", 1))
+	if err != nil {
+		return usageError{err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	raw, err := dialURL(ctx, conf.Location, at, *skip)
+	if err != nil {
+		return err
+	}
+	_ = raw.SetDeadline(time.Now().Add(*timeout))
+	conn, err := websocket.NewClient(conf, raw)
+	if err != nil {
+		_ = raw.Close()
+		return err
+	}
 	return talk(conn, strings.Join(args[1:], ""), c.out)
+}
+
+// dialURL connects to the host of a ws or wss URL.
+func dialURL(ctx context.Context, u *url.URL, at func(string) string, skipVerify bool) (net.Conn, error) {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
+	}
+	addr := at(net.JoinHostPort(u.Hostname(), port))
+	if u.Scheme != "wss" {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: skipVerify, ServerName: u.Hostname()}}
+	return d.DialContext(ctx, "tcp", addr)
 }
