@@ -27,6 +27,8 @@ type Metrics struct {
 	numWritten, numDrifted prometheus.Counter
 
 	last    *model.Snapshot // applied before this one
+	plan    *Plan           // of last
+	without map[localless]int
 	pending model.Change
 }
 
@@ -130,9 +132,7 @@ func (m *Metrics) end(s *model.Snapshot, p *Plan, done Applied, deleted int, too
 	m.numServices.Set(float64(p.Services.Len()))
 	m.numWritten.Add(float64(done.Changed))
 	m.triggers(s, now)
-	if done.Full {
-		m.localless(p)
-	}
+	m.localless(p)
 	m.last = s
 }
 
@@ -173,26 +173,43 @@ func (m *Metrics) triggers(s *model.Snapshot, now time.Time) {
 	}
 }
 
-// localless counts the ports whose Local policy leaves this node without an endpoint.
+// localless tells ports apart whose Local policy leaves this node without an endpoint.
+type localless struct{ policy, family string }
+
+// localless brings the counts of such ports up to date by the Services that changed.
 func (m *Metrics) localless(p *Plan) {
-	count := map[[2]string]int{}
-	for _, f := range families(&p.Node) {
-		count[[2]string{"internal", f}], count[[2]string{"external", f}] = 0, 0
-	}
-	for s := range p.Services.Values() {
-		for _, port := range s.Ports {
-			if len(port.Local) > 0 || !port.Any {
-				continue
-			}
-			if port.InternalLocal {
-				count[[2]string{"internal", family(port.Is4())}]++
-			}
-			if port.ExternalLocal {
-				count[[2]string{"external", family(port.Is4())}]++
-			}
+	var old model.Map[model.Name, *Service]
+	if m.plan != nil {
+		old = m.plan.Services
+	} else {
+		m.without = map[localless]int{}
+		for _, f := range families(&p.Node) {
+			m.without[localless{"internal", f}], m.without[localless{"external", f}] = 0, 0
 		}
 	}
-	for k, n := range count {
-		m.noLocal.WithLabelValues(k[0], k[1]).Set(float64(n))
+	model.Changed(old, p.Services, func(n model.Name) {
+		old.At(n).localless(m.without, -1)
+		p.Services.At(n).localless(m.without, 1)
+	})
+	m.plan = p
+	for k, n := range m.without {
+		m.noLocal.WithLabelValues(k.policy, k.family).Set(float64(n))
+	}
+}
+
+func (s *Service) localless(count map[localless]int, by int) {
+	if s == nil {
+		return
+	}
+	for _, port := range s.Ports {
+		if len(port.Local) > 0 || !port.Any {
+			continue
+		}
+		if port.InternalLocal {
+			count[localless{"internal", family(port.Is4())}] += by
+		}
+		if port.ExternalLocal {
+			count[localless{"external", family(port.Is4())}] += by
+		}
 	}
 }

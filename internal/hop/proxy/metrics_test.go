@@ -42,6 +42,13 @@ func TestMetricsAreCountedUnderTheNamesThatDashboardsKnow(t *testing.T) {
 	if got := testutil.ToFloat64(p.metrics.noLocal.WithLabelValues("internal", family4)); got != 1 {
 		t.Errorf("ports without local endpoints: %v, want 1", got)
 	}
+	three := c.Put(hoptest.Slice("cart", hoptest.Ready("10.244.1.5"))).Snapshot()
+	if _, err := p.Apply(t.Context(), three, model.Diff(two, three)); err != nil {
+		t.Fatal(err)
+	}
+	if got := testutil.ToFloat64(p.metrics.noLocal.WithLabelValues("internal", family4)); got != 0 {
+		t.Errorf("ports without local endpoints once there is one: %v, want 0", got)
+	}
 	if sum := programmed(t, reg); sum < 2 || sum > 60 {
 		t.Errorf("programming took %v seconds, want a little more than 2", sum)
 	}
