@@ -288,20 +288,6 @@ func TestResolvConfIsReadAgainWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestParseServer(t *testing.T) {
-	for in, want := range map[string]string{"192.0.2.1": "192.0.2.1:53", "192.0.2.1:5353": "192.0.2.1:5353", "fd00::1": "[fd00::1]:53",
-		"[fd00::1]:54": "[fd00::1]:54", "::ffff:192.0.2.1": "192.0.2.1:53"} {
-		if got, err := ParseServer(in); err != nil || got.String() != want {
-			t.Errorf("%s: got %v, %v", in, got, err)
-		}
-	}
-	for _, in := range []string{"", "example.com", "192.0.2.1:0", "192.0.2.1:x"} {
-		if got, err := ParseServer(in); err == nil {
-			t.Errorf("%q: got %v", in, got)
-		}
-	}
-}
-
 func TestAQuestionEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

@@ -13,18 +13,6 @@ import (
 // port is where DNS servers listen.
 const port = 53
 
-// ParseServer reads "192.0.2.1", "192.0.2.1:5353", "fd00::1" or "[fd00::1]:53".
-func ParseServer(s string) (netip.AddrPort, error) {
-	if a, err := netip.ParseAddr(s); err == nil {
-		return netip.AddrPortFrom(a.Unmap(), port), nil
-	}
-	ap, err := netip.ParseAddrPort(s)
-	if err != nil || ap.Port() == 0 {
-		return netip.AddrPort{}, fmt.Errorf("upstream: server %q is neither an address nor address:port", s)
-	}
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()), nil
-}
-
 // nameservers reads the nameserver lines of a resolv.conf (resolv.conf(5)); lines that it cannot read count for nothing.
 func nameservers(r io.Reader) []netip.AddrPort {
 	var out []netip.AddrPort
