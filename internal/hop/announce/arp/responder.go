@@ -26,6 +26,8 @@ const (
 	defendGap = 10 * time.Second // RFC 5227: DEFEND_INTERVAL
 	doubt     = time.Second      // how long another claimant may be the next owner, who saw the change first
 	readPause = 100 * time.Millisecond
+
+	arrangeRetry = 5 * time.Second // after a device that changed could not be listened on
 )
 
 // wire is the door to the segment.

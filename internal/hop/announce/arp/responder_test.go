@@ -2,6 +2,7 @@ package arp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -26,6 +27,7 @@ type segment struct {
 	changes chan struct{}
 	in      map[int]chan packet.Frame
 	sent    []sent
+	refuse  error // of Listen
 }
 
 type sent struct {
@@ -55,6 +57,9 @@ func (s *segment) Interfaces() ([]packet.Interface, error) {
 func (s *segment) Listen(index int) (conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
 	p := &port{s: s, index: index, in: make(chan packet.Frame, 10), end: make(chan struct{})}
 	s.in[index] = p.in
 	return p, nil
@@ -251,6 +256,31 @@ func TestADeviceThatComesBackIsTold(t *testing.T) {
 		s.set(dev(1, "eth0", "10.8.0.11/24"))
 		if got := s.take(); len(got) != 2 {
 			t.Errorf("after it came back: %+v", got)
+		}
+	})
+}
+
+func TestADeviceThatCouldNotBeListenedOnIsTriedAgain(t *testing.T) {
+	s := newSegment(dev(1, "eth0", "10.8.0.11/24"))
+	run(t, s, func(r *Responder) {
+		if err := r.Announce(t.Context(), claims("10.8.0.200")); err != nil {
+			t.Fatal(err)
+		}
+		s.set()
+		s.mu.Lock()
+		s.refuse = errors.New("no buffer space")
+		s.mu.Unlock()
+		s.set(dev(1, "eth0", "10.8.0.11/24"))
+		if st := r.Status(); len(st) != 1 || len(st[0].Interfaces) != 0 {
+			t.Errorf("while it is refused: %+v", st)
+		}
+		s.mu.Lock()
+		s.refuse = nil
+		s.mu.Unlock()
+		time.Sleep(arrangeRetry)
+		synctest.Wait()
+		if st := r.Status(); len(st) != 1 || len(st[0].Interfaces) != 1 {
+			t.Errorf("without another change of the devices: %+v", st)
 		}
 	})
 }

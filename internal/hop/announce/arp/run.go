@@ -12,7 +12,12 @@ import (
 
 // run sends later announcements and follows the devices until ctx ends.
 func (r *Responder) run(ctx context.Context) {
-	changes := r.follow(ctx)
+	changes, again := r.follow(ctx), (<-chan time.Time)(nil)
+	rearrange := func() {
+		if again = nil; !r.rearrange() {
+			again = time.After(arrangeRetry)
+		}
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -25,7 +30,9 @@ func (r *Responder) run(ctx context.Context) {
 			if !ok {
 				changes = r.follow(ctx)
 			}
-			r.rearrange()
+			rearrange()
+		case <-again:
+			rearrange()
 		}
 		r.mu.Lock()
 		next := r.beat(time.Now())
@@ -48,15 +55,18 @@ func (r *Responder) follow(ctx context.Context) <-chan struct{} {
 	return later
 }
 
-func (r *Responder) rearrange() {
+// rearrange reports whether all is as it should be.
+func (r *Responder) rearrange() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return
+		return true
 	}
-	if err := r.arrange(time.Now()); err != nil {
-		r.log.Warn("devices changed", "hop", "announce", "err", err)
+	err := r.arrange(time.Now())
+	if err != nil {
+		r.log.Warn("devices changed; will retry", "hop", "announce", "err", err)
 	}
+	return err == nil
 }
 
 // read answers the requests that come in on one device.
