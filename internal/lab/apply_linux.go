@@ -60,6 +60,7 @@ func namespaces(applied []api.Applied) []string {
 func (u *up) watchPods(ctx context.Context, client *api.Client, namespaces []string, give func(error)) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	before := restarts{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,13 +73,28 @@ func (u *up) watchPods(ctx context.Context, client *api.Client, namespaces []str
 				continue
 			}
 			for _, s := range stuck {
-				if s.Restarts >= hopeless {
+				if before.since(s) >= hopeless {
 					give(errors.New("lab: " + describe(ctx, client, s)))
 					return
 				}
 			}
 		}
 	}
+}
+
+// restarts is how often containers had ended when they were first looked at: pods outlive `podway down`, and their count
+// says nothing of this start.
+type restarts map[string]int
+
+// since is how often the container ended since then.
+func (r restarts) since(s api.Stuck) int {
+	key := s.Namespace + "/" + s.Pod + "/" + s.Container
+	first, seen := r[key]
+	if !seen {
+		first = s.Restarts
+		r[key] = first
+	}
+	return s.Restarts - first
 }
 
 // unready says of every container that is not ready what it said.

@@ -56,12 +56,28 @@ func (u *up) follow(ctx context.Context, printed int) error {
 		}
 	}
 	if applying {
-		if err := <-applied; err != nil {
+		if err := u.await(ctx, applied); err != nil {
 			return err
 		}
 	}
 	u.say("cluster is up: %d nodes", u.cluster.Nodes)
 	return nil
+}
+
+// await waits for the manifests' pods as long as there is a cluster that they could run in.
+func (u *up) await(ctx context.Context, applied <-chan error) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-applied:
+			return err
+		case <-tick.C:
+		}
+		if st, err := u.remote.Status(ctx, -1); errors.Is(err, supervisor.ErrGone) {
+			return u.why(ctx, st, err)
+		}
+	}
 }
 
 // alive looks for itself whether the first processes live: a killed node takes the kernel a second to clear away, and

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/lab/cgroup"
+	"github.com/podway/podway/internal/lab/pki"
 	"github.com/podway/podway/internal/lab/spec"
 	"github.com/podway/podway/internal/lab/supervisor"
 )
@@ -149,6 +150,12 @@ func (u *up) again(ctx context.Context, st supervisor.Status) error {
 	}
 	if err := u.refresh(ctx, st); err != nil {
 		return err
+	}
+	if _, err := os.Stat(st.Cluster.Kubeconfig()); errors.Is(err, os.ErrNotExist) {
+		if err := pki.HostKubeconfig(st.Cluster); err != nil {
+			return err
+		}
+		u.say("was repaired: %s", st.Cluster.Kubeconfig())
 	}
 	return u.follow(ctx, len(st.Steps))
 }
