@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,10 +164,11 @@ func TestAConflictIsSolvedFromTheTruth(t *testing.T) {
 func TestOneServiceThatCannotBeWrittenDoesNotStopTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		s.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			m, _ := a.(clienttesting.CreateAction).GetObject().(metav1.Object)
-			return broken && strings.HasPrefix(m.GetGenerateName(), "cart-"), nil, errors.New("webhook says no")
+			return broken.Load() && strings.HasPrefix(m.GetGenerateName(), "cart-"), nil, errors.New("webhook says no")
 		})
 		l := newLab(t, s, nil)
 		defer l.close()
@@ -179,7 +181,7 @@ func TestOneServiceThatCannotBeWrittenDoesNotStopTheOthers(t *testing.T) {
 		if e := <-l.events.Events; !strings.Contains(e, "FailedToUpdateEndpointSlices") || !strings.Contains(e, "webhook says no") {
 			t.Errorf("event %q", e)
 		}
-		broken = false
+		broken.Store(false)
 		settle(time.Minute)
 		if got := s.slices(t); len(got) != 2 {
 			t.Errorf("it is retried: %s", text(got))

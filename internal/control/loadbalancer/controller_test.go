@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,10 +228,11 @@ func TestWithoutPoolsOnlyServicesThatNamePodwayAreTold(t *testing.T) {
 func TestAFailedWriteIsTriedAgainAndStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := controltest.New()
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		s.PrependReactor("update", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			m, _ := meta.Accessor(a.(clienttesting.UpdateAction).GetObject())
-			return broken && m.GetName() == "x", nil, errors.New("webhook says no")
+			return broken.Load() && m.GetName() == "x", nil, errors.New("webhook says no")
 		})
 		l := newLab(t, s, pool("a", "192.0.2.1-192.0.2.9"))
 		defer l.close()
@@ -239,7 +241,7 @@ func TestAFailedWriteIsTriedAgainAndStopsNobody(t *testing.T) {
 		time.Sleep(time.Second)
 		l.want("x", "")
 		l.want("y", "192.0.2.2 True IPAllocated: has 192.0.2.2")
-		broken = false
+		broken.Store(false)
 		time.Sleep(time.Minute)
 		l.want("x", "192.0.2.1 True IPAllocated: has 192.0.2.1")
 	})
