@@ -17,7 +17,12 @@ on the nodes' network that is no node), "client" (a host that reaches the nodes 
 "control-plane". The exit code is the command's.`,
 		Example: `  podway exec node-1 -- nft list ruleset
   podway exec client -- curl -s http://10.90.0.200/`,
-		Args: cobra.MinimumNArgs(2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usage("say where, and what to run there: podway exec node-1 -- ip route")
+			}
+			return nil
+		},
 	}
 	dir := dirFlag(c)
 	c.Flags().SetInterspersed(false)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -72,14 +73,29 @@ func newRoot() *cobra.Command {
 		Long: `podway is the whole way from a request to a Pod in Kubernetes: DNS, LoadBalancer address, Ingress, Service,
 EndpointSlice, the kernel rules of the service proxy, and the pod network; and the command that shows that way
 hop by hop and names the broken step.`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       noSubcommand,
+		RunE:                       func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%w\nrun '%s --help' for the flags", err, c.CommandPath())
 	})
 	root.AddCommand(commands()...)
 	return root
+}
+
+// noSubcommand refuses what stands where a subcommand should.
+func noSubcommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return usage("%s\nrun '%s --help' for the commands", text, c.CommandPath())
 }
 
 // Main runs the command line and returns the exit code.

@@ -184,6 +184,9 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usage("%w", err)
 	}
+	if f.via != "" && v.snapshot.Nodes.At(f.via) == nil {
+		return usage("--via: there is no node %s", f.via)
+	}
 	declared, err := v.declared()
 	if err != nil {
 		return usage("%w", err)

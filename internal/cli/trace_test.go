@@ -126,3 +126,16 @@ func TestDoctorOverFiles(t *testing.T) {
 		t.Errorf("exit %d, %v: %s", code, err, out)
 	}
 }
+
+func TestWhatTheUserGotWrongIsNamedAndExitsWith3(t *testing.T) {
+	dir := tracedFolder(t)
+	for says, args := range map[string][]string{
+		`unknown command "trcae"; did you mean trace?`: {"trcae"},
+		"podway exec node-1 -- ip route":               {"exec", "node-1"},
+		"there is no node n9":                          {"trace", "-n", "shop", "-f", dir, "--from", "outside", "--via", "n9", "--to", "svc/pay"},
+	} {
+		if code, _, errs := run(args...); code != ExitUsage || !strings.Contains(errs, says) {
+			t.Errorf("podway %s: exit %d, %q; want 3 and %q", strings.Join(args, " "), code, errs, says)
+		}
+	}
+}
