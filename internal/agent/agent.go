@@ -91,7 +91,8 @@ func (a *Agent) leave() {
 	}
 }
 
-// Ready returns an error that names the first hop that has not yet applied a complete view, or whose last apply failed.
+// Ready returns an error that names the first hop that has not yet applied a complete view, or says itself that it is not
+// ready.
 func (a *Agent) Ready() error {
 	a.init()
 	for _, l := range a.loops {

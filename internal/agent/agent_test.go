@@ -92,6 +92,19 @@ func TestAFailedApplyIsRetriedInFullAndReadinessFollows(t *testing.T) {
 		if len(r.applied) != 2 || r.full[1] {
 			t.Fatalf("the next one must be a change, not everything: %v %v", r.applied, r.full)
 		}
+		r.mu.Lock()
+		r.fail = 1
+		r.mu.Unlock()
+		src <- &model.Snapshot{Rev: 3}
+		src <- &model.Snapshot{Rev: 4}
+		synctest.Wait()
+		if err := a.Ready(); err != nil || len(a.Status().Failing) != 1 || len(r.applied) != 2 {
+			t.Fatalf("a later failure leaves the node in service and is told: %v, %+v, applied %v", err, a.Status(), r.applied)
+		}
+		time.Sleep(time.Second)
+		if len(r.applied) != 3 || r.applied[2] != 4 || !r.full[2] || len(a.Status().Failing) != 0 {
+			t.Fatalf("the retry applies the newest in full: %v %v", r.applied, r.full)
+		}
 	})
 }
 

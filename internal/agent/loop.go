@@ -54,13 +54,18 @@ func (l *loop) put(s *model.Snapshot) {
 	l.box <- s
 }
 
+// ready holds from the first apply on: a later failure leaves the last good state in place, so that taking the node out
+// of service would only make it worse; Status, metrics and the log say it.
 func (l *loop) ready() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.applied && l.lastErr == nil {
-		return nil
+	if !l.applied {
+		return l.lastErr
 	}
-	return l.lastErr
+	if h, ok := l.hop.(interface{ Ready() error }); ok {
+		return h.Ready()
+	}
+	return nil
 }
 
 func (l *loop) state() (rev uint64, applied bool, err error, findings []flow.Finding) {
@@ -79,6 +84,9 @@ func (l *loop) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case want = <-l.box:
+			if wait != nil { // an apply failed a moment ago: this one comes with the retry
+				continue
+			}
 		case <-wait:
 		case <-check.C:
 			if want == nil || wait != nil || !l.drifted(ctx) {
