@@ -88,6 +88,7 @@ func (d *daemon) clients() (cluster.Clients, error) {
 	}
 	contact := &cluster.Contact{}
 	cfg.Wrap(contact.Wrap)
+	cfg.Wrap((&cluster.Patience{Log: slog.Default()}).Wrap)
 	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return cluster.Clients{}, fmt.Errorf("make API client: %w", err)
