@@ -50,6 +50,9 @@ func (e *exchange) route() bool {
 	if !ok || !plainQuery(e.r.URL.RawQuery) {
 		return e.refuse("host or query")
 	}
+	if passes(e.r.Header) >= maxPasses {
+		return e.answer(http.StatusLoopDetected, "the request goes round in circles: the Service behind this Ingress rule leads back to the ingress")
+	}
 	if e.r.Method == http.MethodConnect {
 		return e.answer(http.StatusMethodNotAllowed, "CONNECT is not served")
 	}
@@ -115,6 +118,7 @@ func (e *exchange) prepare() {
 	r := e.r
 	h := endToEnd(r.Header, 8)
 	e.s.forwarded(h, r)
+	markPass(h)
 	if hasToken(r.Header["Te"], "trailers") {
 		h["Te"] = []string{"trailers"} // gRPC servers want to see it
 	}
