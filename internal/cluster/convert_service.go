@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/podway/podway/internal/model"
@@ -54,6 +56,9 @@ func service(s *corev1.Service) *model.Service {
 	}
 	for _, p := range s.Spec.Ports {
 		out.Ports = append(out.Ports, servicePort(p))
+	}
+	if c := meta.FindStatusCondition(s.Status.Conditions, model.AddressCondition); c != nil && c.Status == metav1.ConditionFalse {
+		out.NoAddress = c.Message
 	}
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		if a := addr(in.IP); a.IsValid() {

@@ -24,7 +24,9 @@ spec:
   externalTrafficPolicy: Local
   loadBalancerSourceRanges: [" 10.0.0.1/8"]
   ports: [{port: 80, targetPort: web, nodePort: 30080}, {name: dns, port: 53, protocol: UDP}]
-status: {loadBalancer: {ingress: [{ip: 10.90.0.200, ipMode: VIP}, {ip: 10.90.0.201, ipMode: Proxy}, {hostname: x.example}]}}
+status:
+  loadBalancer: {ingress: [{ip: 10.90.0.200, ipMode: VIP}, {ip: 10.90.0.201, ipMode: Proxy}, {hostname: x.example}]}
+  conditions: [{type: podway.io/AddressAllocated, status: "False", reason: AddressTaken, message: 10.90.0.202 is taken, lastTransitionTime: 2026-01-01T00:00:00Z}]
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +39,7 @@ status: {loadBalancer: {ingress: [{ip: 10.90.0.200, ipMode: VIP}, {ip: 10.90.0.2
 		Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80, NodePort: 30080, TargetPort: model.PortRef{Name: "web"}},
 			{Name: "dns", Protocol: model.UDP, Port: 53, TargetPort: model.PortRef{Number: 53}}},
 		LoadBalancerIPs: []model.LoadBalancerIP{{Addr: ip("10.90.0.200")}, {Addr: ip("10.90.0.201"), Proxy: true}},
+		NoAddress:       "10.90.0.202 is taken",
 	}
 	opt := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 	if d := cmp.Diff([]any{want}, objs, opt, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); d != "" {

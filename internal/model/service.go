@@ -45,9 +45,13 @@ type Service struct {
 	LoadBalancerClass   string
 	RequestedLBIP       netip.Addr       // spec.loadBalancerIP (deprecated, honoured)
 	LoadBalancerIPs     []LoadBalancerIP // status.loadBalancer.ingress with an address
+	NoAddress           string           // why it has none, in the words of the controller: condition AddressCondition is False
 	ProxyName           string           // label service.kubernetes.io/service-proxy-name; not empty = not ours
 	AllocateNodePorts   bool             // allocateLoadBalancerNodePorts
 }
+
+// AddressCondition is the condition of a Service by which podway's controller says whether it gave an address.
+const AddressCondition = "podway.io/AddressAllocated"
 
 // LoadBalancerIP is one address in a Service's load balancer status.
 type LoadBalancerIP struct {

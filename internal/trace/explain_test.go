@@ -129,6 +129,7 @@ func TestTheCauseIsNamedWithItsFactsAndItsFix(t *testing.T) {
 		{"no pool", "outside -> tcp pay.shop:80", []any{pay("", ""), gone{&model.Pool{Name: "default"}}}, nil, flow.LBPending, "Service shop/pay", []string{"there is no AddressPool"}},
 		{"an address of no pool is asked for", "outside -> tcp pay.shop:80", []any{pay("", "198.51.100.7")}, nil, flow.LBPending, "Service shop/pay", []string{"198.51.100.7, which is in no AddressPool"}},
 		{"nobody gives an address of the pool", "outside -> tcp pay.shop:80", []any{pay("", "")}, nil, flow.LBPending, "Service shop/pay", []string{"AddressPool default has free addresses, and no controller has given it one"}},
+		{"the controller says why it gave none", "outside -> tcp pay.shop:80", []any{with(pay("", ""), func(s *model.Service) { s.NoAddress = "8.8.8.8 is in no AddressPool" })}, nil, flow.LBPending, "Service shop/pay", []string{"8.8.8.8 is in no AddressPool", "condition podway.io/AddressAllocated"}},
 		{"the pools are empty", "outside -> tcp pay.shop:80", []any{pay("", ""), &model.Pool{Name: "default", AutoAssign: true, Ranges: []model.AddrRange{{From: addr("192.0.2.80"), To: addr("192.0.2.80")}}}}, nil, flow.LBPending, "Service shop/pay", []string{"no AddressPool has a free address"}},
 		{"another controller's class", "outside -> tcp pay.shop:80", []any{pay("other.io/lb", "")}, nil, flow.LBForeignClass, "Service shop/pay", []string{"- loadBalancerClass: other.io/lb"}},
 		{"every node is excluded", "get http://shop.example/ from outside", []any{

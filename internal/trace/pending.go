@@ -19,6 +19,10 @@ func (x *Index) pending(svc *model.Service) flow.Finding {
 		f.Code = flow.LBForeignClass
 		f.Cause = fmt.Sprintf("loadBalancerClass is %q, so another controller must give the address, and none has", svc.LoadBalancerClass)
 		f.Fix = "- loadBalancerClass: " + svc.LoadBalancerClass
+	case svc.NoAddress != "":
+		f.Cause = svc.NoAddress
+		f.Fix = "ask for an address or a pool that can be given (annotations podway.io/load-balancer-ips, podway.io/address-pool), or extend an AddressPool"
+		f.Evidence = []string{"declared condition " + model.AddressCondition + ": False"}
 	case x.s.Pools.Len() == 0:
 		f.Cause = "there is no AddressPool to take an address from"
 		f.Fix = "kubectl apply an AddressPool (podway.io/v1alpha1) with a range of free addresses"

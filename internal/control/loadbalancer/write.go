@@ -18,7 +18,7 @@ import (
 )
 
 // Condition is the type of the condition in a Service's status that says whether it has its addresses, and why not.
-const Condition = "podway.io/AddressAllocated"
+const Condition = model.AddressCondition
 
 func (c *Controller) work(ctx context.Context) {
 	for {
