@@ -32,10 +32,10 @@ check: ## format, vet, other operating systems, the module files
 	go mod verify
 
 unit: ## unit tests, scenarios at all three levels, tests with real network namespaces
-	$(SUDO) go test ./...
+	$(SUDO) go test -timeout 20m ./...
 
 e2e: build ## the real cluster: every path, faults, a rolling update under load
-	$(SUDO) env PODWAY_E2E=1 go test -v -count=1 -timeout 30m ./internal/lab ./internal/demo
+	$(SUDO) env PODWAY_E2E=1 go test -v -count=1 -p 1 -timeout 30m ./internal/lab ./internal/demo
 
 bench-%: ## a benchmark beside its peer, for example: make bench-nft
 	$(SUDO) go run ./bench/$*
