@@ -34,5 +34,5 @@ type Report struct {
 	Changed  int            // objects written to the kernel (or entries of a table swapped)
 	Full     bool           // everything was rendered, not only what changed
 	Took     time.Duration  // of the whole Apply
-	Findings []flow.Finding // what is wrong with objects; they did not stop the others
+	Findings []flow.Finding // all that is wrong now, not only what is new; it did not stop the rest
 }

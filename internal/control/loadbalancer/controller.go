@@ -161,7 +161,7 @@ func (c *Controller) replan() {
 		}
 	}
 	for n, a := range plan {
-		if c.told[n] != a.words() {
+		if c.told[n] != a.words() || !slices.Equal(planned(a), a.Addrs) { // or somebody took the addresses away again
 			c.queue.Add(n)
 		}
 	}

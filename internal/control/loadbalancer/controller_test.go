@@ -152,6 +152,19 @@ func TestAnAddressIsGivenKeptOverARestartAndReleased(t *testing.T) {
 	})
 }
 
+func TestAnAddressThatSomebodyTakesAwayIsGivenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, controltest.New(), pool("a", "192.0.2.1-192.0.2.2"))
+		defer l.close()
+		l.create("x")
+		time.Sleep(time.Second)
+		l.want("x", "192.0.2.1 True IPAllocated: has 192.0.2.1")
+		l.update("x", func(s *corev1.Service) { s.Status.LoadBalancer = corev1.LoadBalancerStatus{} })
+		time.Sleep(time.Second)
+		l.want("x", "192.0.2.1 True IPAllocated: has 192.0.2.1")
+	})
+}
+
 func TestNoAddressIsGivenTwiceWhenTheWatchIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := controltest.New()

@@ -182,8 +182,12 @@ func TestReportsNameShadowedFrontends(t *testing.T) {
 	if err != nil || len(r.Findings) != 1 || r.Findings[0].Code != flow.FrontendTaken || r.Findings[0].Object != "Service shop/b" {
 		t.Errorf("report %+v, %v", r, err)
 	}
-	if r, _ = p.Apply(t.Context(), s, model.Diff(s, s)); len(r.Findings) != 0 {
-		t.Error("the same finding was reported twice")
+	if r, _ = p.Apply(t.Context(), s, model.Diff(s, s)); len(r.Findings) != 1 {
+		t.Errorf("a finding stands until it is mended, got %v", r.Findings)
+	}
+	mended := hoptest.NewCluster().Put(hoptest.Service("a", 7, same), hoptest.Service("b", 8)).Snapshot()
+	if r, _ = p.Apply(t.Context(), mended, model.Diff(s, mended)); len(r.Findings) != 0 {
+		t.Errorf("what is mended is gone, got %v", r.Findings)
 	}
 }
 

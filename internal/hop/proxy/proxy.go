@@ -3,8 +3,10 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +46,9 @@ type Proxy struct {
 	checked *Plan        // the plan whose health checks are answered
 	failing atomic.Int64 // since when applies fail, in Unix seconds; 0 = they do not
 
+	shadowed map[model.Name][]flow.Finding // what stands, by Service
+	strict   []flow.Finding                // why connection tracking is not liberal, or nothing
+
 	planner *Planner
 	served  *Plan // what the rules and the tracked connections agree with; nil = unknown
 	memo    memo
@@ -53,7 +58,7 @@ type Proxy struct {
 // New returns the proxy of a node. It touches nothing before the first Apply.
 func New(o Options) *Proxy {
 	p := &Proxy{node: o.Node, backend: o.Backend, connections: o.Connections, serviceCIDRs: o.ServiceCIDRs,
-		sysctl: o.Sysctl, metrics: o.Metrics, planner: NewPlanner(o.Node)}
+		sysctl: o.Sysctl, metrics: o.Metrics, planner: NewPlanner(o.Node), shadowed: map[model.Name][]flow.Finding{}}
 	if o.Listen != nil {
 		p.health = health.New(o.Listen, p.healthy)
 	}
@@ -78,11 +83,11 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 	}
 	p.failing.Store(0)
 	p.current.Store(plan)
-	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: p.findings(plan)}
-	r.Findings = append(r.Findings, p.answer(plan)...)
+	p.shadows(plan)
 	if p.served == nil {
-		r.Findings = append(r.Findings, p.beLiberal()...)
+		p.strict = p.beLiberal()
 	}
+	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: slices.Concat(p.standing(), p.answer(plan), p.strict)}
 	deleted, err := p.forget(ctx, p.served, plan)
 	r.Took = time.Since(start)
 	p.metrics.end(s, plan, done, deleted, r.Took)
@@ -103,18 +108,29 @@ func (p *Plan) within(ranges []netip.Prefix) *Plan {
 	return &out
 }
 
-// findings are those of the Services that changed since the last complete apply.
-func (p *Proxy) findings(plan *Plan) []flow.Finding {
+// shadows brings the findings of the Services that changed since the last complete apply up to date.
+func (p *Proxy) shadows(plan *Plan) {
 	var old model.Map[model.Name, *Service]
 	if p.served != nil {
 		old = p.served.Services
+	} else {
+		clear(p.shadowed)
 	}
-	var out []flow.Finding
 	model.Changed(old, plan.Services, func(n model.Name) {
+		delete(p.shadowed, n)
 		if s := plan.Services.At(n); s != nil {
-			out = append(out, s.shadowed()...)
+			if f := s.shadowed(); len(f) > 0 {
+				p.shadowed[n] = f
+			}
 		}
 	})
+}
+
+// standing are the findings of all Services, in the order of their names.
+func (p *Proxy) standing() (out []flow.Finding) {
+	for _, n := range slices.SortedFunc(maps.Keys(p.shadowed), model.Name.Compare) {
+		out = append(out, p.shadowed[n]...)
+	}
 	return out
 }
 
