@@ -168,6 +168,12 @@ func (t *Table) tlsFindings(ing *model.Ingress, add func(model.Name, flow.Findin
 	for _, entry := range ing.TLS {
 		cert := t.cert(ing, entry)
 		f := flow.Finding{Code: flow.IngressBadSecret, Severity: flow.Error, Object: object(ing.Name)}
+		if entry.Secret == "" {
+			f.Severity, f.Cause = flow.Warning, "an entry of spec.tls names no Secret; its hosts are served with a certificate that nobody trusts."
+			f.Fix = "set secretName in spec.tls"
+			add(ing.Name, f)
+			continue
+		}
 		if cert.Err != nil {
 			f.Cause = fmt.Sprintf("TLS Secret %s cannot be used: %v.", cert.Secret, cert.Err)
 			f.Fix = secretFix(cert.Secret)

@@ -47,6 +47,7 @@ func TestFindings(t *testing.T) {
 		{"a class that does not exist", []any{alien}, []string{"x PW-4001 class alien does not exist|ingressClassName\":\"podway"}},
 		{"no class and no default class", []any{classless}, []string{"x PW-4001 names no class"}},
 		{"a class of another controller is its business", []any{alien, &model.IngressClass{Name: "alien", Controller: "x.io/y"}}, nil},
+		{"a TLS entry without a Secret", []any{tlsOf(ing("x", "h / Prefix web:http"), "", "h")}, []string{"x PW-4006 names no Secret|set secretName in spec.tls"}},
 		{"a Secret that does not exist", []any{tlsOf(ing("x", "h / Prefix web:http"), "gone", "h")}, []string{"x PW-4006 Secret shop/gone cannot be used|kubectl -n shop create secret tls gone"}},
 		{"a key that does not fit", []any{tlsOf(ing("x", "h / Prefix web:http"), "odd", "h"),
 			&model.Secret{Name: model.N("shop", "odd"), Cert: certstest.Secret(t, model.Name{}, "h").Cert, Key: certstest.Secret(t, model.Name{}, "h").Key}},
