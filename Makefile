@@ -10,7 +10,7 @@ help: ## show the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
 
 deps: ## install what is missing (Debian, Ubuntu), or say what to install
-	@$(SUDO) hack/deps.sh
+	@$(SUDO) hack/deps.sh $(FOR)
 
 build: ## build podway, the echo server and the Kubernetes of `podway up` into bin/ (the first time takes minutes)
 	@mkdir -p bin
@@ -23,6 +23,7 @@ build: ## build podway, the echo server and the Kubernetes of `podway up` into b
 demo: deps build ## start a real cluster, send requests through every path, print the trace, tear down
 	@$(SUDO) bin/podway demo
 
+test: FOR := tests
 test: deps check build unit e2e ## everything that CI runs
 
 check: ## format, vet, other operating systems, the module files

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Installs what `make demo` and `make test` need besides Go: containerd and runc. Does nothing when all is there.
+# Installs what `make demo` needs besides Go: containerd and runc; with the argument "tests" also nftables, whose command a
+# test lists the rules with (podway itself never runs it). Does nothing when all is there.
 set -euo pipefail
 
 missing=()
 command -v containerd >/dev/null && command -v ctr >/dev/null || missing+=(containerd)
 command -v runc >/dev/null || missing+=(runc)
+[ "${1:-}" != tests ] || command -v nft >/dev/null || missing+=(nftables)
 command -v go >/dev/null || { echo "go is missing: install Go 1.26 or newer from https://go.dev/dl" >&2; exit 1; }
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-  echo "missing: ${missing[*]}. Install them with your distribution's package manager (the packages containerd and runc)." >&2
+  echo "missing: ${missing[*]}. Install them with your distribution's package manager (on Debian the packages of these names)." >&2
   exit 1
 fi
 if [ "$(id -u)" != 0 ]; then

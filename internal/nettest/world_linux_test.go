@@ -125,7 +125,7 @@ func devices(t *testing.T) (names string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/net/dev_snmp6")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	for _, e := range entries {
 		names += e.Name() + " "
