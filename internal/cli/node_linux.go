@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,6 +78,11 @@ func (n *nodeFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	names := words(n.hops)
+	for _, name := range names {
+		if !slices.Contains(agent.HopNames(), name) {
+			return usage("--hops: no hop %q; there are %s", name, strings.Join(agent.HopNames(), ", "))
+		}
+	}
 	hops, err := agent.Hops(names, opt)
 	if err != nil {
 		return err
