@@ -27,7 +27,8 @@ type segment struct {
 	changes chan struct{}
 	in      map[int]chan packet.Frame
 	sent    []sent
-	refuse  error // of Listen
+	refuse  error  // of Listen
+	before  func() // what happens before Changes follows the devices
 }
 
 type sent struct {
@@ -65,7 +66,12 @@ func (s *segment) Listen(index int) (conn, error) {
 	return p, nil
 }
 
-func (s *segment) Changes(context.Context) (<-chan struct{}, error) { return s.changes, nil }
+func (s *segment) Changes(context.Context) (<-chan struct{}, error) {
+	if s.before != nil {
+		s.before()
+	}
+	return s.changes, nil
+}
 
 func (s *segment) set(devices ...packet.Interface) {
 	s.mu.Lock()
@@ -256,6 +262,26 @@ func TestADeviceThatComesBackIsTold(t *testing.T) {
 		s.set(dev(1, "eth0", "10.8.0.11/24"))
 		if got := s.take(); len(got) != 2 {
 			t.Errorf("after it came back: %+v", got)
+		}
+	})
+}
+
+func TestADeviceThatGoesBeforeTheDevicesAreFollowedIsNoticed(t *testing.T) {
+	s := newSegment(dev(1, "eth0", "10.8.0.11/24"))
+	s.before = func() {
+		time.Sleep(time.Second) // so that Announce has looked at the devices
+		s.mu.Lock()
+		s.devices = nil
+		s.mu.Unlock()
+	}
+	run(t, s, func(r *Responder) {
+		if err := r.Announce(t.Context(), claims("10.8.0.200")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if st := r.Status(); len(st) != 1 || len(st[0].Interfaces) != 0 {
+			t.Errorf("the device is gone: %+v", st)
 		}
 	})
 }

@@ -18,6 +18,7 @@ func (r *Responder) run(ctx context.Context) {
 			again = time.After(arrangeRetry)
 		}
 	}
+	rearrange() // what changed since the devices were looked at and before they were followed is told by nobody
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
