@@ -70,13 +70,13 @@ func (c *cluster) change(round int) *model.Snapshot {
 	return c.snapshot()
 }
 
-// cpuTime is what this process has used, the kernel's work for it included.
-func cpuTime() time.Duration {
+// cpuTime is what this process has used so far, and how much of it in the kernel.
+func cpuTime() (all, kernel time.Duration) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
+		return 0, 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), time.Duration(u.Stime.Nano())
 }
 
 // rssMiB is the resident memory of this process.

@@ -50,9 +50,9 @@ func main() {
 
 // result are the figures of one run.
 type result struct {
-	full, fullCPU, restart, read, ask time.Duration
-	changes                           []time.Duration
-	rss                               int
+	full, fullCPU, fullKernel, restart, read, ask time.Duration
+	changes                                       []time.Duration
+	rss                                           int
 }
 
 func run(services, endpoints, changes, peer int) error {
@@ -64,6 +64,7 @@ func run(services, endpoints, changes, peer int) error {
 	row := func(what string, d time.Duration) { fmt.Printf("  %-32s %10.3f ms\n", what, ms(d)) }
 	row("full load (plan, render, kernel)", r.full)
 	row("full load, CPU time", r.fullCPU)
+	row("full load, of that in the kernel", r.fullKernel)
 	row("restart: read, compare, adopt", r.restart)
 	row("read back everything", r.read)
 	row("what would become of one flow", r.ask)
@@ -110,11 +111,14 @@ func measure(services, endpoints, changes int) (result, error) {
 	p := proxy.New(proxy.Options{Node: nodeName, Backend: nft.In(ns)})
 	have := c.snapshot()
 	runtime.GC()
-	start, cpu := time.Now(), cpuTime()
+	start := time.Now()
+	cpu, kernel := cpuTime()
 	if _, err := p.Apply(ctx, have, model.Everything()); err != nil {
 		return r, err
 	}
-	r.full, r.fullCPU = time.Since(start), cpuTime()-cpu
+	r.full = time.Since(start)
+	r.fullCPU, r.fullKernel = cpuTime()
+	r.fullCPU, r.fullKernel = r.fullCPU-cpu, r.fullKernel-kernel
 	k, err := knft.Open(ns)
 	if err != nil {
 		return r, err
