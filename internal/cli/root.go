@@ -82,6 +82,7 @@ hop by hop and names the broken step.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%w\nrun '%s --help' for the flags", err, c.CommandPath())
 	})
+	cobra.EnableCommandSorting = false // in the order of commands
 	root.AddCommand(commands()...)
 	return root
 }
