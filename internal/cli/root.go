@@ -73,6 +73,7 @@ func newRoot() *cobra.Command {
 		Long: `podway is the whole way from a request to a Pod in Kubernetes: DNS, LoadBalancer address, Ingress, Service,
 EndpointSlice, the kernel rules of the service proxy, and the pod network; and the command that shows that way
 hop by hop and names the broken step.`,
+		Version:                    version,
 		SilenceUsage:               true,
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 2,
