@@ -52,7 +52,6 @@ func commands() []*cobra.Command {
 		newTrace(),
 		newDoctor(),
 		newAgent(),
-		newCNI(),
 		newScenario(),
 		newUp(),
 		newDown(),
@@ -63,6 +62,7 @@ func commands() []*cobra.Command {
 		newDemo(),
 	}
 	all = append(all, newDaemons()...)
+	all = append(all, newCNI())
 	return append(all, newLabHidden()...)
 }
 
