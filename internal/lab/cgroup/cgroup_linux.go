@@ -128,21 +128,39 @@ func enable(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	off := slices.DeleteFunc(available, func(c string) bool { return slices.Contains(have, c) })
+	if len(off) == 0 {
+		return nil, nil
+	}
+	if err := mayHandDown(dir); err != nil {
+		return nil, err
+	}
 	var on []string
-	for _, c := range available {
-		if slices.Contains(have, c) {
-			continue
-		}
-		err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0o644)
-		if errors.Is(err, unix.EBUSY) {
-			return on, fmt.Errorf("cgroup: %s has processes of its own, so that %q cannot be given to groups below it; "+
-				"start this in a container with its own init, or on the host: %w", dir, c, err)
-		}
-		if err == nil { // a controller that refuses (cpu beside real-time processes) is one the kubelet does without
+	for _, c := range off {
+		// A controller that refuses (cpu beside real-time processes) is one the kubelet does without.
+		if os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0o644) == nil {
 			on = append(on, c)
 		}
 	}
 	return on, nil
+}
+
+// mayHandDown says why a group cannot give controllers to those below it: it holds processes. The kernel is no judge of
+// that: it accepts cpu, cpuset and pids, by which the group becomes a threaded one, refuses memory with EOPNOTSUPP, and
+// then admits no process to the groups below. The root of all is free to.
+func mayHandDown(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	pids, err := words(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	if len(pids) > 0 {
+		return fmt.Errorf("cgroup: %s has processes of its own, so that controllers cannot be given to groups below it; "+
+			"start this in a container with its own init, or on the host: %w", dir, unix.EBUSY)
+	}
+	return nil
 }
 
 func words(file string) ([]string, error) {

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // trees returns the machine's trees, and beside version 1 the version 2 tree as if it were alone.
@@ -37,6 +40,8 @@ func trees(t *testing.T) map[string]Host {
 func testGroup(t *testing.T, h Host) Group {
 	t.Helper()
 	g := h.Group(fmt.Sprintf("pwtest-%d", os.Getpid()))
+	control := filepath.Join(h.Hierarchies[0].Mount, "cgroup.subtree_control")
+	before, _ := words(control) // version 1 has none
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -44,6 +49,8 @@ func testGroup(t *testing.T, h Host) Group {
 		if remove := g.Remove(ctx); kill != nil || remove != nil || g.Exists() {
 			t.Errorf("left behind: %v, %v", kill, remove)
 		}
+		after, _ := words(control)
+		h.Restore(slices.DeleteFunc(after, func(c string) bool { return slices.Contains(before, c) }))
 	})
 	return g
 }
@@ -184,18 +191,18 @@ func TestAGroupWithProcessesHandsNothingDown(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			g := testGroup(t, h)
-			on, err := g.Create()
-			if err != nil {
+			if _, err := g.Create(); err != nil {
 				t.Fatal(err)
 			}
-			defer h.Restore(on)
 			if err := g.Join(sleeper(t).Process.Pid); err != nil {
 				t.Fatal(err)
 			}
-			// Where every controller refuses, or the first does with EBUSY, nothing may be reported as on.
-			if err := g.Delegate(); err == nil {
-				if have, _ := words(filepath.Join(g.unifiedDir(), "cgroup.subtree_control")); len(have) > 0 {
-					t.Errorf("a group with a process hands down %v", have)
+			if err := g.Delegate(); !errors.Is(err, unix.EBUSY) {
+				t.Errorf("it is not said that the group has a process: %v", err)
+			}
+			for file, want := range map[string]string{"cgroup.subtree_control": "", "cgroup.type": "domain"} {
+				if got, err := os.ReadFile(filepath.Join(g.unifiedDir(), file)); err != nil || strings.TrimSpace(string(got)) != want {
+					t.Errorf("%s is %q: %v", file, got, err)
 				}
 			}
 		})
