@@ -18,7 +18,6 @@ import (
 	"github.com/podway/podway/internal/hop/dns"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
-	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/kernel/sysctl"
@@ -31,6 +30,8 @@ type Options struct {
 	Domain       string    // of the cluster; "" = cluster.local
 	ClusterCIDRs []netip.Prefix
 	ServiceCIDRs []netip.Prefix
+	ProxyMode    string         // a name of ProxyModes; "" = the first
+	Proxy        proxy.Settings // of the service proxy
 	Podnet       podnet.Options // Node and ServiceCIDRs are filled in
 	DNSListen    []netip.AddrPort
 	DNSServers   []netip.Addr // addresses of the cluster's DNS Service; they are never asked for names outside
@@ -76,7 +77,11 @@ func makeProxy(o Options) (hop.Hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := proxy.Options{Node: o.Node, Backend: nft.In(o.NS), Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS)}
+	backend, err := Backend(o.ProxyMode, o.NS)
+	if err != nil {
+		return nil, err
+	}
+	opt := proxy.Options{Node: o.Node, Backend: backend, Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Settings: o.Proxy, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS)}
 	if o.Metrics != nil {
 		opt.Metrics = proxy.NewMetrics(o.Metrics)
 	}

@@ -27,7 +27,7 @@ namespaces (as root; nothing is made in the host's own network).`,
 }
 
 func newScenarioRun() *cobra.Command {
-	level, o := string(scenario.Model), scenario.Options{}
+	level, mode, o := string(scenario.Model), "", scenario.Options{}
 	c := &cobra.Command{
 		Use:   "run FILE|FOLDER...",
 		Short: "Run scenarios and print each expectation with ok or FAIL",
@@ -48,7 +48,7 @@ cannot be read.`,
 			if err != nil {
 				return err
 			}
-			if o.World, err = scenarioWorld(o.Level); err != nil {
+			if o.World, err = scenarioWorld(o.Level, mode); err != nil {
 				return exitWith(ExitUnknown, err)
 			}
 			if o.AtOnce == 0 && o.Level == scenario.Kernel {
@@ -61,6 +61,7 @@ cannot be read.`,
 		},
 	}
 	c.Flags().StringVar(&level, "level", level, "model, rules or kernel")
+	c.Flags().StringVar(&mode, "proxy-mode", "", "backend of the service proxy at levels rules and kernel (default nftables)")
 	c.Flags().IntVar(&o.AtOnce, "parallel", 0, "files at the same time (default: one; at level kernel as many as processors)")
 	c.Flags().BoolVarP(&o.Failures, "quiet", "q", false, "print only what fails")
 	c.Flags().BoolVar(&o.Timings, "timings", false, "print how long each file took")
@@ -139,16 +140,16 @@ func scenarioFiles(args []string) ([]*scenario.File, error) {
 }
 
 // scenarioWorld is how worlds of a level are made.
-func scenarioWorld(l scenario.Level) (scenario.Maker, error) {
+func scenarioWorld(l scenario.Level, proxyMode string) (scenario.Maker, error) {
 	switch l {
 	case scenario.Rules:
-		return scenario.RulesWorld, nil
+		return scenario.RulesWorld(proxyMode)
 	case scenario.Kernel:
 		self, err := os.Executable()
 		if err != nil {
 			return nil, fmt.Errorf("find podway's own program: %w", err)
 		}
-		return scenario.KernelWorld(scenario.KernelOptions{Program: self, NodeArgs: []string{"scenario", "node"}})
+		return scenario.KernelWorld(scenario.KernelOptions{Program: self, NodeArgs: []string{"scenario", "node"}, ProxyMode: proxyMode})
 	}
 	return scenario.ModelWorld, nil
 }

@@ -24,6 +24,8 @@ type KernelOptions struct {
 	Program  string   // the executable; started as podnet.PluginName it must be the CNI plugin
 	NodeArgs []string // arguments with which Program calls NodeMain
 	Env      []string // with which it does, beside the caller's
+	// ProxyMode is the backend of the hop proxy on every node; "" = the default.
+	ProxyMode string
 }
 
 // KernelWorld returns a Maker of worlds with real packets. Nothing is made in the caller's own network namespace, and all
@@ -170,7 +172,7 @@ func (w *kernelWorld) bringNodes(ctx context.Context, f *File, st *State) error 
 }
 
 func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOptions, error) {
-	o := NodeOptions{Node: name, Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
+	o := NodeOptions{Node: name, ProxyMode: w.o.ProxyMode, Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
 	segment, addrs, err := w.segment(o.Addrs)
 	if err != nil {
 		return nil, o, fmt.Errorf("node %s: %w", name, err)

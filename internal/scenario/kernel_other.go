@@ -12,6 +12,8 @@ type KernelOptions struct {
 	Program  string
 	NodeArgs []string
 	Env      []string
+	// ProxyMode is the backend of the hop proxy on every node; "" = the default.
+	ProxyMode string
 }
 
 // KernelWorld says that network namespaces are Linux's.

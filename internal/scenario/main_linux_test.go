@@ -34,7 +34,7 @@ func openHops(o NodeOptions) ([]hop.Hop, error) {
 		return []hop.Hop{h}, err
 	}
 	opt := agent.Options{Node: o.Node, ClusterCIDRs: ClusterCIDRs, ServiceCIDRs: ServiceCIDRs, ResolvConf: o.ResolvConf(),
-		Podnet: podnet.Options{ConfigPath: o.ConfigPath(), StoreDir: o.StoreDir()}}
+		ProxyMode: o.ProxyMode, Podnet: podnet.Options{ConfigPath: o.ConfigPath(), StoreDir: o.StoreDir()}}
 	for _, a := range o.Addrs {
 		opt.DNSListen = append(opt.DNSListen, netip.AddrPortFrom(a, DNSPort))
 	}

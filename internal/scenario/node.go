@@ -21,6 +21,8 @@ type NodeOptions struct {
 	Dir     string       // for files that the hops keep; it exists and belongs to this node alone
 	Addrs   []netip.Addr // of the node
 	Ingress bool         // the hop ingress alone, in a Pod
+	// ProxyMode is the backend of the hop proxy; "" = the default.
+	ProxyMode string
 }
 
 // What NodeHops must open the hops with, so that the runner finds them.

@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +53,18 @@ func checkAll(t *testing.T, l Level, w Maker) {
 
 func TestEveryScenarioHoldsForTheModel(t *testing.T) { checkAll(t, Model, ModelWorld) }
 
-func TestEveryScenarioHoldsForTheRules(t *testing.T) { checkAll(t, Rules, RulesWorld) }
+func TestEveryScenarioHoldsForTheRules(t *testing.T) {
+	for _, mode := range slices.Sorted(maps.Keys(renderers)) {
+		w, err := RulesWorld(mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(cmp.Or(mode, "default"), func(t *testing.T) { checkAll(t, Rules, w) })
+	}
+	if _, err := RulesWorld("none"); err == nil {
+		t.Error("an unknown proxy mode has rules")
+	}
+}
 
 func TestTheExampleInTheDocumentHolds(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/scenarios.md")

@@ -49,15 +49,26 @@ func Declared(s *model.Snapshot) trace.View {
 // that what is derived from an earlier state is asked, not what is made anew.
 type rendered struct {
 	s       *model.Snapshot
-	plans   map[string]*nft.Ruleset // by node
+	render  func(*proxy.Plan) proxy.Ruleset
+	plans   map[string]proxy.Ruleset // by node
 	planner map[string]*proxy.Planner
 	names   *answers.View
 	table   *routes.Table
 }
 
-// NewRendered returns the views of level rules for one scenario, to be asked for in the order of its steps.
-func NewRendered() Views {
-	r := &rendered{planner: map[string]*proxy.Planner{}}
+// renderers make the rules of each backend of the service proxy; "" is the default one.
+var renderers = map[string]func(*proxy.Plan) proxy.Ruleset{
+	"":         func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
+	"nftables": func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
+}
+
+// NewRendered returns the views of level rules for one scenario, to be asked for in the order of its steps. It panics on a
+// proxy mode without a renderer.
+func NewRendered(proxyMode string) Views {
+	r := &rendered{planner: map[string]*proxy.Planner{}, render: renderers[proxyMode]}
+	if r.render == nil {
+		panic("scenario: no renderer of proxy mode " + proxyMode)
+	}
 	return func(s *model.Snapshot) trace.View {
 		r.follow(s)
 		return r
@@ -77,7 +88,7 @@ func (r *rendered) follow(s *model.Snapshot) {
 	if r.names != nil {
 		r.names, _ = r.names.Apply(s, change)
 	}
-	r.plans = map[string]*nft.Ruleset{}
+	r.plans = map[string]proxy.Ruleset{}
 	for name := range s.Nodes.All() {
 		p, c := r.planner[name], change
 		if p == nil {
@@ -87,7 +98,7 @@ func (r *rendered) follow(s *model.Snapshot) {
 		plan, _ := p.Update(s, c)
 		with := *plan
 		with.ServiceCIDRs = ServiceCIDRs
-		r.plans[name] = nft.Render(&with)
+		r.plans[name] = r.render(&with)
 	}
 	r.s = s
 }

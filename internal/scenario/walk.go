@@ -18,8 +18,14 @@ type Views func(*model.Snapshot) trace.View
 // ModelWorld makes worlds of level model: each question is walked through what the hops declare.
 func ModelWorld(context.Context) (World, error) { return &walkWorld{views: Declared}, nil }
 
-// RulesWorld makes worlds of level rules: each question is walked through what the hops would write.
-func RulesWorld(context.Context) (World, error) { return &walkWorld{views: NewRendered()}, nil }
+// RulesWorld makes worlds of level rules: each question is walked through what the hops would write, the service proxy in
+// one of its modes ("" = the default). An unknown mode is an error.
+func RulesWorld(proxyMode string) (Maker, error) {
+	if renderers[proxyMode] == nil {
+		return nil, fmt.Errorf("scenario: level rules knows no proxy mode %q", proxyMode)
+	}
+	return func(context.Context) (World, error) { return &walkWorld{views: NewRendered(proxyMode)}, nil }, nil
+}
 
 type walkWorld struct {
 	views Views

@@ -20,6 +20,7 @@ type Plan struct {
 	Services model.Map[model.Name, *Service]
 	// ServiceCIDRs are the ranges of ClusterIPs, when they are known: unused addresses in them are dropped.
 	ServiceCIDRs []netip.Prefix
+	Settings     Settings
 }
 
 // Node is what the proxy must know of its own node.
@@ -70,6 +71,9 @@ type Port struct {
 	Any bool
 	// Serving are all endpoints that may go on serving connections that they already have.
 	Serving []netip.AddrPort
+	// Maglev asks for a choice that depends on the client alone, the same on every node and nearly the same when endpoints
+	// come and go, instead of a random one (annotation podway.io/balance: maglev).
+	Maglev bool
 	// Hairpin are the addresses of endpoints on this node: when one of them is chosen for its own request, the answer
 	// must come back through the node.
 	Hairpin []netip.Addr

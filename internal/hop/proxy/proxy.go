@@ -27,6 +27,7 @@ type Options struct {
 	Connections conntrack.Table
 	// ServiceCIDRs are the ranges that ClusterIPs are from; packets to unused addresses in them are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
+	Settings     Settings
 	Metrics      *Metrics // optional
 	// Sysctl is the door to the settings of the node's network namespace; nil leaves them alone.
 	Sysctl sysctl.Door

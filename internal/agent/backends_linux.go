@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/nft"
+	"github.com/podway/podway/internal/kernel/netns"
+)
+
+// backends are the ways to program the service proxy, by the names of kube-proxy's modes; the first is the default.
+var backends = []struct {
+	name string
+	in   func(*netns.NS) (proxy.Backend, error)
+}{
+	{"nftables", func(ns *netns.NS) (proxy.Backend, error) { return nft.In(ns), nil }},
+}
+
+// ProxyModes are the names of the backends of the service proxy, the default first.
+func ProxyModes() (out []string) {
+	for _, b := range backends {
+		out = append(out, b.name)
+	}
+	return out
+}
+
+// Backend opens the backend of a mode in a namespace; "" is the default mode and nil is this process's namespace.
+func Backend(mode string, ns *netns.NS) (proxy.Backend, error) {
+	if mode == "" {
+		mode = backends[0].name
+	}
+	i := slices.Index(ProxyModes(), mode)
+	if i < 0 {
+		return nil, fmt.Errorf("agent: no proxy mode %q; there are %s", mode, strings.Join(ProxyModes(), ", "))
+	}
+	return backends[i].in(ns)
+}

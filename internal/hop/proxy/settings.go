@@ -1,0 +1,61 @@
+package proxy
+
+import "net/netip"
+
+// Settings are what an operator chooses for a node's proxy, the same for every backend; the zero value is the default.
+// They carry the fields of KubeProxyConfiguration (k8s.io/kube-proxy/config/v1alpha1) that change where traffic goes.
+type Settings struct {
+	// NodePorts says which addresses of the node answer to node ports (nodePortAddresses).
+	NodePorts NodePortAddresses
+	// LocalPods says how a Pod of this node is told from other clients (detectLocalMode).
+	LocalPods LocalPods
+	// MasqueradeAll hides every client behind the node's address, also Pods of this node (masqueradeAll).
+	MasqueradeAll bool
+	// MasqueradeMark is the bit of a packet's mark by which iptables and ipvs remember what to masquerade; 0 = 0x4000
+	// (masqueradeBit). nftables needs none.
+	MasqueradeMark uint32
+	// NoExternalIPs leaves spec.externalIPs of all Services out (KEP-5707).
+	NoExternalIPs bool
+	// ProxyName is the value of the label service.kubernetes.io/service-proxy-name of the Services that are this proxy's;
+	// "" = those without the label.
+	ProxyName string
+}
+
+// NodePortAddresses says which addresses of the node answer to node ports; the zero value is the primary address of each
+// family.
+type NodePortAddresses struct {
+	All      bool           // every address of the node, loopback apart
+	Loopback bool           // 127.0.0.1 and, where the backend can, ::1 too
+	In       []netip.Prefix // those of the node's addresses that are in one of these
+}
+
+// LocalPods says how a Pod of this node is told from other clients; the zero value is by the node's spec.podCIDRs.
+type LocalPods struct {
+	Mode LocalMode
+	// CIDRs are the ranges for ByClusterCIDR.
+	CIDRs []netip.Prefix
+	// Interface is the bridge's name for ByBridge, the beginning of the names of the Pods' devices for ByInterfacePrefix.
+	Interface string
+}
+
+// LocalMode is a detectLocalMode of kube-proxy.
+type LocalMode uint8
+
+// The modes.
+const (
+	ByNodeCIDR LocalMode = iota
+	ByClusterCIDR
+	ByBridge
+	ByInterfacePrefix
+)
+
+// DefaultMasqueradeMark is kube-proxy's: bit 14.
+const DefaultMasqueradeMark = 1 << 14
+
+// Mark is the mark to use.
+func (s *Settings) Mark() uint32 {
+	if s.MasqueradeMark == 0 {
+		return DefaultMasqueradeMark
+	}
+	return s.MasqueradeMark
+}
