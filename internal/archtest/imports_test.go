@@ -20,15 +20,15 @@ var doors = []onlyIn{
 		"kernel/* are the only doors to the host, so that every write to it is found in one place and has a fake; the lab, the test network and the benchmarks own whole hosts of their own"},
 	{[]string{"os/exec"}, []string{"internal/kernel", "internal/lab", "internal/nettest", "internal/demo"}, true, "as above; the demo plays a user who types podway's commands"},
 	{[]string{"k8s.io/client-go"},
-		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote"}, true,
+		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "bench"}, true,
 		"a hop sees a snapshot, never the API: what the API says comes in through cluster and goes out through control"},
 	{[]string{"k8s.io/api"},
-		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "internal/scenario", "deploy"}, true,
+		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "internal/scenario", "deploy", "bench"}, true,
 		"API types are trimmed at the door; behind it there is only package model"},
 	{[]string{module + "internal/cli"}, []string{"cmd/podway"}, false, "only main starts the command line"},
 	{[]string{module + "internal/agent"}, []string{"internal/agent", "internal/cli"}, true, "the agent is the top of the data flow: nothing below it may know it"},
 	{[]string{module + "internal/cluster"},
-		[]string{"internal/cli", "internal/control", "internal/scenario", "internal/trace/remote", "internal/demo", "internal/cluster"}, true,
+		[]string{"internal/cli", "internal/control", "internal/scenario", "internal/trace/remote", "internal/demo", "internal/cluster", "bench"}, true,
 		"hops, trace and agent take snapshots from whoever has them"},
 }
 

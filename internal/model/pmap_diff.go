@@ -30,7 +30,27 @@ func diffChildren[K comparable, V comparable](a, b *child[K, V], f func(K)) {
 		diffNodes(a.sub, b.sub, f)
 		return
 	}
+	if (a == nil || a.sub == nil) && (b == nil || b.sub == nil) {
+		diffLeaves(a, b, f)
+		return
+	}
 	diffEntries(a.asNode(), b.asNode(), f)
+}
+
+// diffLeaves compares two entries, either of which may be missing.
+func diffLeaves[K comparable, V comparable](a, b *child[K, V], f func(K)) {
+	if a != nil && b != nil && a.key == b.key {
+		if a.val != b.val {
+			f(a.key)
+		}
+		return
+	}
+	if a != nil {
+		f(a.key)
+	}
+	if b != nil {
+		f(b.key)
+	}
 }
 
 // diffEntries compares entry by entry; one side is a leaf, empty, or a bucket of colliding entries.

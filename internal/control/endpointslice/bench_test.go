@@ -30,12 +30,13 @@ func benchFlip(b *testing.B, n int, touch bool) {
 	flipped := pod(n / 2)
 	flipped.Ready = false
 	all[n/2] = flipped
+	shelves := Shelves{}
 	members, changed := all[n/2:n/2+1], []string{flipped.Name.Name}
 	b.ReportAllocs()
 	for b.Loop() {
 		var ch Changes
 		if touch {
-			ch = Touch(svc, members, changed, ns, list)
+			ch = Touch(svc, members, changed, ns, list, shelves)
 		} else {
 			ch = Desired(svc, all, ns, list)
 		}

@@ -55,6 +55,7 @@ type Controller struct {
 type state struct {
 	dirt    *dirt
 	overlay overlay
+	shelves Shelves
 	last    time.Time // start of the last sync
 	gone    bool      // seen to vanish
 	missing time.Time // since when slices are there without a Service
@@ -130,7 +131,7 @@ func orDefault[T comparable](p *T, d T) {
 func (c *Controller) state(n model.Name) *state {
 	s := c.services[n]
 	if s == nil {
-		s = &state{overlay: overlay{}}
+		s = &state{overlay: overlay{}, shelves: Shelves{}}
 		c.services[n] = s
 	}
 	return s

@@ -55,18 +55,16 @@ func Desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*mod
 }
 
 // Touch is Desired when all that happened since the slices were right is a change to the Pods named in changed; members
-// are those of them that the selector (still) matches. It costs a glance at each slice instead of a look at each Pod.
-func Touch(svc *model.Service, members []*model.Pod, changed []string, nodes Nodes, existing []*model.EndpointSlice) Changes {
+// are those of them that the selector (still) matches. With shelves kept from call to call it looks at these Pods only.
+func Touch(svc *model.Service, members []*model.Pod, changed []string, nodes Nodes, existing []*model.EndpointSlice, shelves Shelves) Changes {
 	if svc.Type == model.ExternalName || len(svc.Selector) == 0 {
 		return Changes{}
 	}
 	own := sliceMeta{managedBy: ManagedBy, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, ManagedBy), noCreate: svc.Deleting}
 	g := newGrouper(svc, nodes)
-	if changed == nil {
-		changed = []string{}
-	}
+	shelves.keepOnly(existing)
 	return eachFamily(svc, existing, func(family string, there []*model.EndpointSlice) Changes {
-		return place(svc.Name, family, own, there, g.groups(family, members), changed)
+		return place(svc.Name, family, own, there, g.groups(family, members), &glance{changed, shelves})
 	})
 }
 

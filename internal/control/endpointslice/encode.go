@@ -26,18 +26,40 @@ func encodeSlice(s *model.EndpointSlice) *discoveryv1.EndpointSlice {
 		port, proto := int32(p.Port), corev1.Protocol(p.Protocol)
 		out.Ports[i] = discoveryv1.EndpointPort{Name: &p.Name, Protocol: &proto, Port: &port, AppProtocol: orNil(p.AppProtocol)}
 	}
-	addrs := make([]string, len(s.Endpoints))
-	conds := make([]struct{ ready, serving, terminating bool }, len(s.Endpoints))
+	encodeEndpointsOf(s, out.Endpoints)
+	return out
+}
+
+// encodeEndpointsOf makes few large allocations in place of many small ones; what does not change is shared with s.
+func encodeEndpointsOf(s *model.EndpointSlice, into []discoveryv1.Endpoint) {
+	yes, no := true, false
+	is := func(b bool) *bool {
+		if b {
+			return &yes
+		}
+		return &no
+	}
+	addrs, refs := make([]string, len(into)), make([]corev1.ObjectReference, len(into))
 	for i := range s.Endpoints {
-		e, o, c := &s.Endpoints[i], &out.Endpoints[i], &conds[i]
+		e, o := &s.Endpoints[i], &into[i]
 		addrs[i] = e.Addr.String()
 		o.Addresses = addrs[i : i+1 : i+1]
-		c.ready, c.serving, c.terminating = e.Ready, e.Serving, e.Terminating
-		o.Conditions = discoveryv1.EndpointConditions{Ready: &c.ready, Serving: &c.serving, Terminating: &c.terminating}
-		o.Hostname, o.NodeName, o.Zone = orNil(e.Hostname), orNil(e.Node), orNil(e.Zone)
-		o.TargetRef, o.Hints = podRef(e.Pod, e.PodUID), hints(e)
+		o.Conditions = discoveryv1.EndpointConditions{Ready: is(e.Ready), Serving: is(e.Serving), Terminating: is(e.Terminating)}
+		o.Hostname, o.NodeName, o.Zone = orNone(&e.Hostname), orNone(&e.Node), orNone(&e.Zone)
+		if e.Pod.Name != "" {
+			refs[i] = corev1.ObjectReference{Kind: "Pod", Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: types.UID(e.PodUID)}
+			o.TargetRef = &refs[i]
+		}
+		o.Hints = hints(e)
 	}
-	return out
+}
+
+// orNone is the pointer, nil when the string is empty.
+func orNone(s *string) *string {
+	if *s == "" {
+		return nil
+	}
+	return s
 }
 
 func owner(s *model.EndpointSlice) metav1.OwnerReference {

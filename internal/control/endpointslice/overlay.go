@@ -37,6 +37,9 @@ func isMirrored(s *model.EndpointSlice) bool {
 // slicesOf is the Service's slices as the newest of snapshot and own writes have them, ordered by name.
 func (c *Controller) slicesOf(service model.Name) []*model.EndpointSlice {
 	ov := c.state(service).overlay
+	if len(ov) == 0 {
+		return c.managed(c.snap, service)
+	}
 	var out []*model.EndpointSlice
 	seen := map[string]bool{}
 	for _, s := range c.managed(c.snap, service) {

@@ -23,13 +23,18 @@ type want struct {
 	placed   bool
 }
 
+// glance is what a plan for some Pods only goes by: all other endpoints are right as they stand.
+type glance struct {
+	changed []string // Pods
+	shelves Shelves
+}
+
 // place fits the groups of one family into the existing slices so that few slices change: an endpoint stays where it is;
 // new ones go to slices that change anyway, else into the fullest slice that takes them all, else to new slices, for
-// which slices that became empty are used up first. With changed, only the endpoints of the Pods so named are looked at
-// and all others are right as they stand.
-func place(svc model.Name, family string, m sliceMeta, existing []*model.EndpointSlice, groups map[string]*group, changed []string) Changes {
+// which slices that became empty are used up first. With only, nothing but the Pods it names is looked at.
+func place(svc model.Name, family string, m sliceMeta, existing []*model.EndpointSlice, groups map[string]*group, only *glance) Changes {
 	var out Changes
-	wants := m.wanted(groups, changed)
+	wants := m.wanted(groups, only)
 	kept := map[string][]*plan{}
 	var spare, all []*plan
 	for _, s := range existing {
@@ -37,9 +42,8 @@ func place(svc model.Name, family string, m sliceMeta, existing []*model.Endpoin
 			out.Delete = append(out.Delete, s)
 			continue
 		}
-		p := &plan{old: s, key: portsKey(s.Ports), endpoints: s.Endpoints}
-		p.keep(wants, &m, changed != nil)
-		if len(p.endpoints) == 0 || changed == nil && groups[p.key] == nil {
+		p := newPlan(s, &m, wants, only)
+		if len(p.endpoints) == 0 {
 			spare = append(spare, p)
 			continue
 		}
@@ -67,7 +71,7 @@ func place(svc model.Name, family string, m sliceMeta, existing []*model.Endpoin
 		out.put(p, svc, family, &m, nil)
 	}
 	for _, p := range all {
-		if p != nil {
+		if p != nil && (p.changed || only == nil) {
 			out.put(p, svc, family, &m, p.old.Ports)
 		}
 	}
@@ -77,8 +81,30 @@ func place(svc model.Name, family string, m sliceMeta, existing []*model.Endpoin
 	return out
 }
 
-// wanted is by identity. Pods named in changed that have no endpoint any more are in it with none.
-func (m *sliceMeta) wanted(groups map[string]*group, changed []string) map[string]*want {
+// newPlan is an existing slice with what is wanted of its endpoints.
+func newPlan(s *model.EndpointSlice, m *sliceMeta, wants map[string]*want, only *glance) *plan {
+	p := &plan{old: s, endpoints: s.Endpoints}
+	if only != nil {
+		sh := only.shelves.of(s)
+		p.key = sh.key
+		p.keep(wants, m, sh.find(only.changed))
+		return p
+	}
+	p.key = portsKey(s.Ports)
+	all := make([]int32, len(s.Endpoints))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	p.keep(wants, m, all)
+	return p
+}
+
+// wanted is by identity. Pods that a glance names and that have no endpoint any more are in it with none.
+func (m *sliceMeta) wanted(groups map[string]*group, only *glance) map[string]*want {
+	var changed []string
+	if only != nil {
+		changed = only.changed
+	}
 	n := len(changed)
 	for _, g := range groups {
 		n += len(g.endpoints)
@@ -107,36 +133,39 @@ func (m *sliceMeta) identity(e *model.Endpoint, key string) string {
 	return e.Pod.Name
 }
 
-// keep goes through the slice's endpoints: the wanted ones stay at their place with their new content, others go; with
-// partial, those that nobody asked about stay as they are.
-func (p *plan) keep(wants map[string]*want, m *sliceMeta, partial bool) {
-	for i := range p.old.Endpoints {
-		e := &p.old.Endpoints[i]
-		w, ok := wants[m.identity(e, p.key)]
-		stay := ok && w.endpoint != nil && !w.placed && w.key == p.key || !ok && partial
-		switch {
-		case stay && (!ok || equal(e, w.endpoint)):
-			if p.changed {
-				p.endpoints = append(p.endpoints, *e)
-			}
-		case stay:
-			p.split(i)
-			p.endpoints = append(p.endpoints, *w.endpoint)
-		default:
-			p.split(i)
-		}
-		if ok && stay {
+// keep goes through the endpoints at some places of the slice: the wanted ones stay there with their new content, others
+// go. Endpoints at other places stay as they are.
+func (p *plan) keep(wants map[string]*want, m *sliceMeta, places []int32) {
+	done := 0 // endpoints carried over, once there is a change
+	for _, at := range places {
+		i, e := int(at), &p.old.Endpoints[at]
+		w := wants[m.identity(e, p.key)]
+		stay := w != nil && w.endpoint != nil && !w.placed && w.key == p.key
+		if stay {
 			w.placed = true
+			if equal(e, w.endpoint) {
+				continue
+			}
 		}
+		p.carry(done, i)
+		if stay {
+			p.endpoints = append(p.endpoints, *w.endpoint)
+		}
+		done = i + 1
+	}
+	if p.changed {
+		p.carry(done, len(p.old.Endpoints))
 	}
 }
 
-// split makes the endpoints a copy of the first n of the old ones, before the first difference is written.
-func (p *plan) split(n int) {
+// carry copies the old endpoints from one place up to another; the first time, when a difference was found, it begins a
+// new list.
+func (p *plan) carry(from, to int) {
 	if !p.changed {
 		p.changed = true
-		p.endpoints = append(make([]model.Endpoint, 0, len(p.old.Endpoints)+1), p.old.Endpoints[:n]...)
+		p.endpoints = make([]model.Endpoint, 0, len(p.old.Endpoints)+1)
 	}
+	p.endpoints = append(p.endpoints, p.old.Endpoints[from:to]...)
 }
 
 func (m *sliceMeta) unplaced(wants map[string]*want, g *group, key string) []model.Endpoint {
@@ -179,7 +208,7 @@ func fill(plans []*plan, add []model.Endpoint) []model.Endpoint {
 	if best == nil || len(add) == 0 {
 		return add
 	}
-	best.split(len(best.endpoints))
+	best.carry(0, len(best.old.Endpoints))
 	best.endpoints = append(best.endpoints, add...)
 	return nil
 }

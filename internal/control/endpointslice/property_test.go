@@ -21,6 +21,7 @@ func TestEveryPodStandsInOneSliceWhateverHappens(t *testing.T) {
 		})
 		here, ns := map[string]*model.Pod{}, nodes()
 		var c cluster
+		shelves := Shelves{}
 		c.apply(Desired(svc, nil, ns, nil))
 		for step := range 100 {
 			var changed []string
@@ -45,7 +46,7 @@ func TestEveryPodStandsInOneSliceWhateverHappens(t *testing.T) {
 			for _, p := range here {
 				all = append(all, p)
 			}
-			full, quick := Desired(svc, all, ns, c.list()), Touch(svc, members, changed, ns, c.list())
+			full, quick := Desired(svc, all, ns, c.list()), Touch(svc, members, changed, ns, c.list(), shelves)
 			if d := cmp.Diff(changesText(full), changesText(quick)); d != "" {
 				t.Fatalf("seed %d step %d: Touch differs from Desired: %s", seed, step, d)
 			}

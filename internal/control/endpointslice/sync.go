@@ -116,7 +116,7 @@ func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {
 				members = append(members, p)
 			}
 		}
-		ch = Touch(svc, members, slices.Collect(maps.Keys(d.pods)), c.snap.Nodes, own)
+		ch = Touch(svc, members, slices.Collect(maps.Keys(d.pods)), c.snap.Nodes, own, s.shelves)
 	}
 	if ep, known := c.endpoints.get(n); known {
 		ch.add(Mirror(svc, ep, mirror))
