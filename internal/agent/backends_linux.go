@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/iptables"
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/netns"
 )
@@ -16,6 +17,7 @@ var backends = []struct {
 	in   func(*netns.NS) (proxy.Backend, error)
 }{
 	{"nftables", func(ns *netns.NS) (proxy.Backend, error) { return nft.In(ns), nil }},
+	{"iptables", func(ns *netns.NS) (proxy.Backend, error) { return iptables.In(ns), nil }},
 }
 
 // ProxyModes are the names of the backends of the service proxy, the default first.

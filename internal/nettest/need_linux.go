@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +31,9 @@ const (
 	NFT    Thing = "nft"
 	VXLAN  Thing = "vxlan"
 	Bridge Thing = "bridge"
+	// The command iptables, by nf_tables and by the older tables.
+	IPTables       Thing = "iptables-nft"
+	IPTablesLegacy Thing = "iptables-legacy"
 )
 
 // T is what Need uses of testing.TB.
@@ -79,7 +83,7 @@ var probe = sync.OnceValue(func() map[Thing]error {
 	}
 	ns, err := netns.New()
 	have[Netns] = err
-	rest := []Thing{NFT, VXLAN, Bridge}
+	rest := []Thing{NFT, VXLAN, Bridge, IPTables, IPTablesLegacy}
 	if err != nil {
 		for _, th := range rest {
 			have[th] = errors.New("cannot be tried without network namespaces")
@@ -89,6 +93,8 @@ var probe = sync.OnceValue(func() map[Thing]error {
 	defer ns.Close()
 	have[NFT] = probeNFT(ns)
 	have[VXLAN] = probeLink(ns, &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "probe"}, VxlanId: 1, Port: 8472})
+	have[IPTables] = probeIPTables(ns, IPTables)
+	have[IPTablesLegacy] = probeIPTables(ns, IPTablesLegacy)
 	have[Bridge] = probeLink(ns, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "probe"}})
 	return have
 })
@@ -100,6 +106,17 @@ func probeNFT(ns *netns.NS) error {
 	}
 	defer k.Close()
 	return k.Apply(context.Background(), nft.Create(nft.NewTable(nft.IPv4, "probe")))
+}
+
+func probeIPTables(ns *netns.NS, command Thing) error {
+	var cmd *exec.Cmd
+	if err := ns.Do(func() error {
+		cmd = exec.Command(string(command), "-w", "5", "-t", "nat", "-S")
+		return cmd.Start()
+	}); err != nil {
+		return err
+	}
+	return cmd.Wait()
 }
 
 func probeLink(ns *netns.NS, l netlink.Link) error {
@@ -118,7 +135,7 @@ func probeLink(ns *netns.NS, l netlink.Link) error {
 
 // Things lists everything Need knows, sorted.
 func Things() []Thing {
-	all := []Thing{Root, Netns, NFT, VXLAN, Bridge}
+	all := []Thing{Root, Netns, NFT, VXLAN, Bridge, IPTables, IPTablesLegacy}
 	slices.Sort(all)
 	return all
 }

@@ -1,0 +1,257 @@
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/proxy"
+	kipt "github.com/podway/podway/internal/kernel/iptables"
+	"github.com/podway/podway/internal/kernel/sysctl"
+	"github.com/podway/podway/internal/model"
+)
+
+// Backend implements proxy.Backend.
+type Backend struct {
+	open   func() (kipt.Door, error)
+	sysctl sysctl.Door // nil leaves the settings alone
+
+	mu   sync.Mutex
+	door kipt.Door // opened at first use
+
+	applied *proxy.Plan // what the host has; nil = unknown: read it
+	totals  []counts    // per family, of applied
+	stamp   kipt.Stamp  // of the tables after the last write or comparison
+
+	compared time.Time     // when Check last compared everything
+	took     time.Duration // how long that took
+}
+
+// New returns the backend. open opens the door to the tables of the node's namespace; it is called once, at first use.
+func New(open func() (kipt.Door, error), s sysctl.Door) *Backend {
+	return &Backend{open: open, sysctl: s}
+}
+
+// Name implements proxy.Backend.
+func (b *Backend) Name() string { return "iptables" }
+
+func (b *Backend) host() (kipt.Door, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.door == nil {
+		d, err := b.open()
+		if err != nil {
+			return nil, err
+		}
+		b.door = d
+	}
+	return b.door, nil
+}
+
+// Apply implements proxy.Backend.
+func (b *Backend) Apply(ctx context.Context, p *proxy.Plan) (proxy.Applied, error) {
+	d, err := b.host()
+	if err != nil {
+		return proxy.Applied{}, err
+	}
+	before := b.applied
+	b.applied = nil // until everything is written: what a failure left is read
+	if before != nil && before.SameNode(p) {
+		if edits, totals, ok := b.partial(d, before, p); ok {
+			return b.commit(ctx, d, edits, p, totals, false)
+		}
+	}
+	return b.full(ctx, d, before, p)
+}
+
+// perFamily are edits by family, in the order of kipt.Families.
+type perFamily [][]*edit
+
+// partial is what differs between two plans of the same node. It reports false when more than the rules of the changed
+// Services would have to be written.
+func (b *Backend) partial(d kipt.Door, before, p *proxy.Plan) (perFamily, []counts, bool) {
+	var were, are []*proxy.Service
+	model.Changed(before.Services, p.Services, func(n model.Name) {
+		were, are = append(were, before.Services.At(n)), append(are, p.Services.At(n))
+	})
+	edits, totals := make(perFamily, len(kipt.Families)), make([]counts, len(kipt.Families))
+	for i, f := range kipt.Families {
+		if !d.Has(f) {
+			continue
+		}
+		was, now := sheetOf(before, f, were), sheetOf(p, f, are)
+		old := b.totals[i]
+		totals[i] = old.after(was, now)
+		if !old.sameBlocks(totals[i]) || wanted(before, f, old.ports) != wanted(p, f, totals[i].ports) {
+			return nil, nil, false
+		}
+		if wanted(p, f, totals[i].ports) {
+			edits[i] = step(was, now)
+		}
+	}
+	return edits, totals, true
+}
+
+// full compares everything with what the host has and changes what differs.
+func (b *Backend) full(ctx context.Context, d kipt.Door, before, p *proxy.Plan) (proxy.Applied, error) {
+	have, err := &Ruleset{}, error(nil)
+	if before != nil {
+		have = Render(before)
+	} else if have, err = read(ctx, d, p.Node); err != nil {
+		return proxy.Applied{}, err
+	}
+	if err := b.openLoopback(p); err != nil {
+		return proxy.Applied{}, err
+	}
+	edits, totals := make(perFamily, len(kipt.Families)), make([]counts, len(kipt.Families))
+	for i, f := range kipt.Families {
+		if !d.Has(f) {
+			continue
+		}
+		s := collect(p, f)
+		totals[i] = s.counts()
+		want := &Ruleset{tables: render(p, f, s)}
+		for _, t := range tables {
+			edits[i] = append(edits[i], difference(have.table(f, t), want.table(f, t)))
+		}
+	}
+	return b.commit(ctx, d, edits, p, totals, true)
+}
+
+// commit writes and remembers.
+func (b *Backend) commit(ctx context.Context, d kipt.Door, edits perFamily, p *proxy.Plan, totals []counts, full bool) (proxy.Applied, error) {
+	done := proxy.Applied{Full: full}
+	for i, f := range kipt.Families {
+		in := script(edits[i], d.Chunk())
+		if len(in) == 0 {
+			continue
+		}
+		if err := d.Restore(ctx, f, in); err != nil {
+			return proxy.Applied{}, err
+		}
+		for _, e := range edits[i] {
+			done.Changed += e.changes()
+		}
+	}
+	if done.Changed > 0 || b.stamp == "" {
+		b.stamp, _ = d.Stamp(ctx) // unknown: the next Check compares everything
+	}
+	b.applied, b.totals = p, totals
+	return done, nil
+}
+
+// routeLocalnet lets packets from 127.0.0.1 leave by another device than lo, which node ports there need.
+const routeLocalnet = "net/ipv4/conf/all/route_localnet"
+
+func (b *Backend) openLoopback(p *proxy.Plan) error {
+	if b.sysctl == nil || !p.Settings.NodePorts.Loopback {
+		return nil
+	}
+	if err := b.sysctl.Set(routeLocalnet, "1"); err != nil {
+		return fmt.Errorf("iptables: node ports at 127.0.0.1: %w", err)
+	}
+	return nil
+}
+
+// Read implements proxy.Backend.
+func (b *Backend) Read(ctx context.Context, n proxy.Node) (proxy.Ruleset, error) {
+	d, err := b.host()
+	if err != nil {
+		return nil, err
+	}
+	r, err := read(ctx, d, n)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// read returns all that is ours on the host.
+func read(ctx context.Context, d kipt.Door, n proxy.Node) (*Ruleset, error) {
+	r := &Ruleset{node: n}
+	for _, f := range kipt.Families {
+		if !d.Has(f) {
+			continue
+		}
+		for _, name := range tables {
+			text, err := d.Save(ctx, f, name)
+			if err != nil {
+				return nil, err
+			}
+			t := kipt.Parse(f, name, text, owned)
+			for chain, rules := range t.Chains {
+				if isList(name, chain) {
+					t.Chains[chain] = ordered(name, chain, rules)
+				}
+			}
+			r.tables = append(r.tables, t)
+		}
+	}
+	return r, nil
+}
+
+// Eval implements proxy.Backend: it reads the chains that the flow passes.
+func (b *Backend) Eval(ctx context.Context, n proxy.Node, f flow.Flow) (flow.Verdict, error) {
+	d, err := b.host()
+	if err != nil {
+		return flow.Verdict{}, err
+	}
+	fam, failed := familyOf(f), error(nil)
+	if !d.Has(fam) {
+		return flow.Verdict{Action: flow.Pass, Why: "no rule"}, nil
+	}
+	v := eval(n, f, remember(func(table, chain string) (string, error) {
+		rules, _, err := d.Chain(ctx, fam, table, chain)
+		if err != nil {
+			failed = err
+		}
+		if !owned(chain) {
+			rules = ourJumps(rules)
+		}
+		return rules, err
+	}))
+	return v, failed
+}
+
+// ourJumps are the rules of a chain of the kernel's that lead to ours.
+func ourJumps(rules string) string {
+	var out strings.Builder
+	kipt.Lines(rules, func(line string) {
+		if r, err := kipt.ParseRule(line); err == nil && owned(r.Target) {
+			out.WriteString(line)
+		}
+	})
+	return out.String()
+}
+
+// Remove implements proxy.Backend.
+func (b *Backend) Remove(ctx context.Context) error {
+	d, err := b.host()
+	if err != nil {
+		return err
+	}
+	b.applied, b.stamp = nil, ""
+	have, err := read(ctx, d, proxy.Node{})
+	if err != nil {
+		return err
+	}
+	for _, f := range kipt.Families {
+		if !d.Has(f) {
+			continue
+		}
+		var edits []*edit
+		for _, name := range slices.Backward(tables) {
+			edits = append(edits, difference(have.table(f, name), &kipt.Table{Family: f, Name: name}))
+		}
+		if in := script(edits, d.Chunk()); len(in) > 0 {
+			if err := d.Restore(ctx, f, in); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
