@@ -19,6 +19,7 @@ import (
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/kernel/conntrack"
+	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/kernel/sysctl"
 )
@@ -82,6 +83,13 @@ func makeProxy(o Options) (hop.Hop, error) {
 		return nil, err
 	}
 	opt := proxy.Options{Node: o.Node, Backend: backend, Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Settings: o.Proxy, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS)}
+	if n := o.Proxy.NodePorts; n.All || len(n.In) > 0 {
+		addrs, err := link.Follow(o.NS, "kube-ipvs0") // what is on that device are addresses of Services
+		if err != nil {
+			return nil, err
+		}
+		opt.Host = addrs.Now
+	}
 	if o.Metrics != nil {
 		opt.Metrics = proxy.NewMetrics(o.Metrics)
 	}

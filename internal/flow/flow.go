@@ -40,6 +40,8 @@ type Flow struct {
 	HTTP   *Request       `json:"http,omitempty"` // set at hop ingress: what is asked of the proxy
 	// DstLocal says whether Dst is an address of Node itself (its NodePorts answer there).
 	DstLocal bool `json:"dstLocal,omitempty"`
+	// SrcLocal says that the sender is a Pod of Node.
+	SrcLocal bool `json:"srcLocal,omitempty"`
 }
 
 // Question is a DNS question.

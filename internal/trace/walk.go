@@ -189,6 +189,7 @@ func (w *walker) announce(f *flow.Flow) bool {
 func (w *walker) proxy(f flow.Flow, dst []netip.AddrPort) {
 	n := w.s.Nodes.At(f.Node)
 	f.DstLocal = n != nil && slices.Contains(n.Addrs, f.Dst.Addr())
+	f.SrcLocal = w.sentOn(f)
 	svc, port := w.service(f.Dst, f.Proto)
 	st := w.ask(HopProxy, f.Node, f, svc)
 	verdict := st.Verdict
@@ -207,6 +208,16 @@ func (w *walker) proxy(f flow.Flow, dst []netip.AddrPort) {
 	case svc != nil && port != nil:
 		w.deliver(f, w.candidates(svc, port, f.Dst.Addr().Is4()), svc.Name)
 	}
+}
+
+// sentOn reports whether the flow's sender is a Pod of the node that it is at.
+func (w *walker) sentOn(f flow.Flow) bool {
+	if f.From != flow.FromPod {
+		return false
+	}
+	ns, name, _ := strings.Cut(f.Sender, "/")
+	p := w.s.Pods.At(model.N(ns, name))
+	return p != nil && p.Node == f.Node
 }
 
 // passed follows a destination that the proxy left as it is.

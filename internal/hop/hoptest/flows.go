@@ -8,6 +8,9 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
+// HostAddrs are addresses that node-a has on its devices and not in its Node object.
+var HostAddrs = []netip.Addr{netip.MustParseAddr("172.17.0.1"), netip.MustParseAddr("fd00:17::1")}
+
 // ServiceFlows returns flows that arrive at NodeA for every address and port that a Service of the snapshot has or nearly
 // has, from every kind of client: a Pod here, a Pod elsewhere, each endpoint itself, the node, and two outside.
 func ServiceFlows(s *model.Snapshot) []flow.Flow {
@@ -18,7 +21,8 @@ func ServiceFlows(s *model.Snapshot) []flow.Flow {
 				f := src
 				f.Node, f.Proto, f.Dst = NodeA, proto, dst
 				if n := s.Nodes.At(NodeA); n != nil {
-					f.DstLocal = slices.Contains(n.Addrs, dst.Addr())
+					f.DstLocal = slices.Contains(n.Addrs, dst.Addr()) || slices.Contains(HostAddrs, dst.Addr())
+					f.SrcLocal = f.From == flow.FromPod && slices.ContainsFunc(n.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(f.Src.Addr()) })
 				}
 				out = append(out, f)
 			}
@@ -78,7 +82,7 @@ func destinations(s *model.Snapshot) []netip.AddrPort {
 				add(a, p.Port+1)
 			}
 			if node != nil && p.NodePort != 0 {
-				for _, a := range node.Addrs {
+				for _, a := range slices.Concat(node.Addrs, HostAddrs) {
 					add(a, p.NodePort)
 				}
 			}

@@ -133,7 +133,7 @@ func (p *Proxy) beLiberal() []flow.Finding {
 		return nil
 	}
 	if err := p.sysctl.Set(liberal, "1"); err != nil {
-		f := finding(flow.ConntrackStrict, "node "+p.node, fmt.Sprintf("nf_conntrack_tcp_be_liberal of node %s is not 1 and cannot be set: %v.", p.node, err))
+		f := finding(flow.ConntrackStrict, "node "+p.config.Node, fmt.Sprintf("nf_conntrack_tcp_be_liberal of node %s is not 1 and cannot be set: %v.", p.config.Node, err))
 		f.Severity = flow.Warning
 		return []flow.Finding{f}
 	}

@@ -10,14 +10,37 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
-// Decide plans everything for a node: the one place where endpoints are chosen.
-func Decide(s *model.Snapshot, node string) *Plan {
-	p, _ := NewPlanner(node).Update(s, model.Everything())
+// Config is what a plan follows from, beside the snapshot.
+type Config struct {
+	Node     string
+	Settings Settings
+	// ServiceCIDRs are ranges of ClusterIPs beside those that the cluster has objects for.
+	ServiceCIDRs []netip.Prefix
+	// Host returns the addresses of the host's devices, loopback apart, sorted; nil when they are not known. The node's
+	// addresses are then those of its Node object.
+	Host func() []netip.Addr
+}
+
+// Decide plans everything for a node with default settings.
+func Decide(s *model.Snapshot, node string) *Plan { return Config{Node: node}.Decide(s) }
+
+// Decide plans everything: the one place where endpoints are chosen.
+func (c Config) Decide(s *model.Snapshot) *Plan {
+	p, _ := c.Planner().Update(s, model.Everything())
 	return p
+}
+
+func (c Config) host() []netip.Addr {
+	if c.Host == nil {
+		return nil
+	}
+	return c.Host()
 }
 
 // Planner keeps the plan of the newest snapshot and decides anew only what changed. It belongs to one goroutine.
 type Planner struct {
+	config Config
+	host   []netip.Addr
 	plan   *Plan
 	raw    map[model.Name]*Service // as decided, before other Services' claims were looked at
 	claims map[frontendKey]claims
@@ -53,17 +76,24 @@ func (c claim) compare(o claim) int {
 	return cmp.Or(cmp.Compare(c.kind, o.kind), c.name.Compare(o.name))
 }
 
-// NewPlanner returns a planner for a node that has seen nothing yet.
-func NewPlanner(node string) *Planner {
-	return &Planner{plan: &Plan{Node: Node{Name: node}}, raw: map[model.Name]*Service{}, claims: map[frontendKey]claims{}}
+// NewPlanner returns a planner for a node with default settings.
+func NewPlanner(node string) *Planner { return Config{Node: node}.Planner() }
+
+// Planner returns a planner that has seen nothing yet.
+func (c Config) Planner() *Planner {
+	return &Planner{config: c, plan: &Plan{Node: Node{Name: c.Node}, Settings: c.Settings}, raw: map[model.Name]*Service{}, claims: map[frontendKey]claims{}}
 }
+
+// moved reports whether the host has other addresses than those that the last plan was made with.
+func (p *Planner) moved() bool { return p.config.Host != nil && !slices.Equal(p.host, p.config.host()) }
 
 // Update brings the plan up to the snapshot and returns it, with the number of Services that were decided anew. c may
 // name too much, never too little.
 func (p *Planner) Update(s *model.Snapshot, c model.Change) (*Plan, int) {
-	node := decideNode(s, p.plan.Node.Name)
-	moved := !reflect.DeepEqual(node, p.plan.Node)
-	next := &Plan{Node: node, Services: p.plan.Services}
+	p.host = p.config.host()
+	node := decideNode(s, p.config.Node, &p.config.Settings, p.host)
+	moved := !node.equal(&p.plan.Node)
+	next := &Plan{Node: node, Services: p.plan.Services, Settings: p.config.Settings, ServiceCIDRs: p.config.ServiceCIDRs}
 	names := c.Services
 	if c.All || moved {
 		names = p.allNames(s)
@@ -102,7 +132,7 @@ func (p *Planner) allNames(s *model.Snapshot) []model.Name {
 // decide plans one Service if its objects differ from those it was planned from, and marks all that this may concern.
 func (p *Planner) decide(s *model.Snapshot, n model.Name, node *Node, moved bool, again map[model.Name]bool) bool {
 	svc, b, old := s.Services.At(n), s.Backends(n), p.raw[n]
-	if svc != nil && !proxied(svc) {
+	if svc != nil && !p.config.Settings.proxied(svc) {
 		svc = nil
 	}
 	if old != nil && !moved && old.svc == svc && old.backends == b || old == nil && svc == nil {
@@ -121,6 +151,9 @@ func (p *Planner) decide(s *model.Snapshot, n model.Name, node *Node, moved bool
 	return true
 }
 
+// balance is the annotation of a Service that says how one of its endpoints is chosen: "maglev", or at random.
+const balance = "podway.io/balance"
+
 // service plans one Service, without regard to what other Services claim.
 func (p *Planner) service(svc *model.Service, b *model.Backends, n *Node) *Service {
 	out := &Service{Name: svc.Name, svc: svc, backends: b, Ports: make([]*Port, 0, len(svc.ClusterIPs)*len(svc.Ports))}
@@ -133,7 +166,7 @@ func (p *Planner) service(svc *model.Service, b *model.Backends, n *Node) *Servi
 			port := &Port{
 				Service: svc.Name, Name: sp.Name, Proto: protoOf(sp.Protocol), ClusterIP: netip.AddrPortFrom(vip, sp.Port),
 				InternalLocal: svc.InternalPolicyLocal, Affinity: svc.AffinityTimeout,
-				External: frontends(svc, sp, vip.Is4(), n),
+				External: frontends(svc, sp, vip.Is4(), n, &p.config.Settings), Maglev: svc.Annotations[balance] == "maglev",
 			}
 			port.ExternalLocal = svc.ExternalPolicyLocal && len(port.External) > 0
 			p.room = candidates(p.room[:0], b, sp, vip.Is4(), n)

@@ -13,16 +13,24 @@ import (
 func (p *Proxy) Declared(s *model.Snapshot, f flow.Flow) flow.Verdict {
 	node := f.Node
 	if node == "" {
-		node = p.node
+		node = p.config.Node
 	}
-	return p.memo.plan(s, node).declare(s, f, p.serviceCIDRs)
+	return p.memo.plan(s, p.config.on(node)).declare(s, f)
+}
+
+// on is the configuration by which another node is judged: of its host nothing is known.
+func (c Config) on(node string) Config {
+	if node != c.Node {
+		c.Node, c.Host = node, nil
+	}
+	return c
 }
 
 // declare decides one flow by the plan.
-func (p *Plan) declare(s *model.Snapshot, f flow.Flow, ranges []netip.Prefix) flow.Verdict {
+func (p *Plan) declare(s *model.Snapshot, f flow.Flow) flow.Verdict {
 	port, at := p.find(f.Dst, f.Proto)
 	if port == nil {
-		return p.stray(f, ranges)
+		return p.stray(f, p.ServiceCIDRs)
 	}
 	v := p.serve(port, at, f)
 	v.Why = fmt.Sprintf("Service %s port %s (%s %s), %s", port.Service, portName(port), at.Kind, at.Addr, v.Why)
@@ -68,15 +76,14 @@ func (p *Plan) serve(port *Port, at Frontend, f flow.Flow) flow.Verdict {
 	if !port.Any {
 		return flow.Verdict{Action: flow.Refused, Why: "no endpoint is ready"}
 	}
-	pods := p.Node.Pods(port.Is4())
-	ourPod, ourNode := in(pods, src), f.From == flow.FromNode
+	ourPod, ourNode := p.Node.FromLocalPod(f), f.From == flow.FromNode
+	foreign := p.Settings.MasqueradeAll || p.LocalPods(port.Is4()).Known() && !ourPod
 	targets, local, masquerade := port.Cluster, false, false
 	switch {
 	case at.Kind == ClusterIP && port.InternalLocal:
-		targets, local = port.Local, true
-		masquerade = len(pods) > 0 && !ourPod
+		targets, local, masquerade = port.Local, true, foreign
 	case at.Kind == ClusterIP:
-		masquerade = len(pods) > 0 && !ourPod
+		masquerade = foreign
 	case !port.ExternalLocal:
 		masquerade = true
 	case ourNode:

@@ -78,10 +78,10 @@ func programmingBuckets() []float64 {
 // families are those of the node, which are those of its Services.
 func families(n *Node) []string {
 	var out []string
-	if n.addr(true).IsValid() || len(n.Pods(true)) > 0 {
+	if n.primary(true).IsValid() || len(n.LocalPods(true).In) > 0 {
 		out = append(out, family4)
 	}
-	if n.addr(false).IsValid() || len(n.Pods(false)) > 0 {
+	if n.primary(false).IsValid() || len(n.LocalPods(false).In) > 0 {
 		out = append(out, family6)
 	}
 	if len(out) == 0 {

@@ -23,15 +23,6 @@ type Plan struct {
 	Settings     Settings
 }
 
-// Node is what the proxy must know of its own node.
-type Node struct {
-	Name     string
-	Zone     string
-	Addrs    []netip.Addr   // first address of each family: NodePorts answer there
-	Own      []netip.Addr   // all addresses of the Node object
-	PodCIDRs []netip.Prefix // sources in these are Pods of this node
-}
-
 // Service is what is to be done for one Service: one Port for each of its ports and address families.
 type Service struct {
 	Name  model.Name
@@ -110,56 +101,11 @@ func (p *Port) Is4() bool { return p.ClusterIP.Addr().Is4() }
 // External policies need the Cluster endpoints too: clients in the cluster are not bound by externalTrafficPolicy.
 func usesCluster(internalLocal bool, external int) bool { return !internalLocal || external > 0 }
 
-// decideNode collects what the snapshot says of the node. A node that is not there has no addresses: no NodePorts then.
-func decideNode(s *model.Snapshot, name string) Node {
-	n := Node{Name: name}
-	obj := s.Nodes.At(name)
-	if obj == nil {
-		return n
-	}
-	n.Zone, n.Own, n.PodCIDRs = obj.Zone, obj.Addrs, obj.PodCIDRs
-	for _, is4 := range []bool{true, false} {
-		if a := obj.Addr(is4); a.IsValid() {
-			n.Addrs = append(n.Addrs, a)
-		}
-	}
-	return n
+// proxied reports whether the Service is this proxy's: it has a ClusterIP, and the label
+// service.kubernetes.io/service-proxy-name names this proxy.
+func (s *Settings) proxied(svc *model.Service) bool {
+	return svc.HasClusterIP() && svc.ProxyName == s.ProxyName
 }
-
-// addr is the node's address of the family, or the zero Addr.
-func (n *Node) addr(is4 bool) netip.Addr {
-	for _, a := range n.Addrs {
-		if a.Is4() == is4 {
-			return a
-		}
-	}
-	return netip.Addr{}
-}
-
-// Pods are the node's Pod ranges of a family. Without one, nobody can tell a Pod of this node from others.
-func (n *Node) Pods(is4 bool) []netip.Prefix {
-	var out []netip.Prefix
-	for _, p := range n.PodCIDRs {
-		if p.Addr().Is4() == is4 {
-			out = append(out, p.Masked())
-		}
-	}
-	return out
-}
-
-// Has reports whether an address is one of the node's own.
-func (n *Node) Has(a netip.Addr) bool {
-	for _, x := range n.Own {
-		if x == a {
-			return true
-		}
-	}
-	return a.IsLoopback()
-}
-
-// proxied reports whether the Service is this proxy's: it has a ClusterIP and no label that names another proxy
-// (service.kubernetes.io/service-proxy-name).
-func proxied(svc *model.Service) bool { return svc.HasClusterIP() && svc.ProxyName == "" }
 
 func protoOf(p model.Protocol) flow.Proto {
 	switch p {
@@ -172,10 +118,10 @@ func protoOf(p model.Protocol) flow.Proto {
 }
 
 // frontends are the addresses of the family, beside the ClusterIP, at which the port answers.
-func frontends(svc *model.Service, sp *model.ServicePort, is4 bool, n *Node) []Frontend {
+func frontends(svc *model.Service, sp *model.ServicePort, is4 bool, n *Node, set *Settings) []Frontend {
 	var out []Frontend
 	for _, a := range svc.ExternalIPs {
-		if a.Is4() == is4 {
+		if a.Is4() == is4 && !set.NoExternalIPs {
 			out = append(out, Frontend{Kind: ExternalIP, Addr: netip.AddrPortFrom(a, sp.Port)})
 		}
 	}
@@ -188,8 +134,13 @@ func frontends(svc *model.Service, sp *model.ServicePort, is4 bool, n *Node) []F
 			}
 		}
 	}
-	if a := n.addr(is4); sp.NodePort != 0 && a.IsValid() && (svc.Type == model.NodePort || svc.Type == model.LoadBalancer) {
-		out = append(out, Frontend{Kind: NodePort, Addr: netip.AddrPortFrom(a, sp.NodePort)})
+	if sp.NodePort == 0 || svc.Type != model.NodePort && svc.Type != model.LoadBalancer {
+		return out
+	}
+	for _, a := range n.Addrs {
+		if a.Is4() == is4 {
+			out = append(out, Frontend{Kind: NodePort, Addr: netip.AddrPortFrom(a, sp.NodePort)})
+		}
 	}
 	return out
 }
@@ -203,7 +154,7 @@ func guard(ranges []netip.Prefix, addr netip.Addr, n *Node) (bool, []netip.Prefi
 			continue
 		}
 		out = append(out, r.Masked())
-		if a := n.addr(addr.Is4()); a.IsValid() && r.Contains(a) {
+		if a := n.primary(addr.Is4()); a.IsValid() && r.Contains(a) {
 			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
@@ -224,8 +175,8 @@ func widest(ps []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// SameNode reports whether two plans are for a node of which the same is known, so that only their Services can differ.
+// SameNode reports whether two plans are for a node of which the same is known, by the same settings, so that only their
+// Services can differ.
 func (p *Plan) SameNode(o *Plan) bool {
-	return p.Node.Name == o.Node.Name && slices.Equal(p.Node.Addrs, o.Node.Addrs) &&
-		slices.Equal(p.Node.PodCIDRs, o.Node.PodCIDRs) && slices.Equal(p.ServiceCIDRs, o.ServiceCIDRs)
+	return p.Node.equal(&o.Node) && p.Settings.Equal(&o.Settings) && slices.Equal(p.ServiceCIDRs, o.ServiceCIDRs)
 }

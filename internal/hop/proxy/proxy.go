@@ -28,7 +28,9 @@ type Options struct {
 	// ServiceCIDRs are the ranges that ClusterIPs are from; packets to unused addresses in them are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
 	Settings     Settings
-	Metrics      *Metrics // optional
+	// Host returns the addresses of the host's devices; nil = not known (Config.Host).
+	Host    func() []netip.Addr
+	Metrics *Metrics // optional
 	// Sysctl is the door to the settings of the node's network namespace; nil leaves them alone.
 	Sysctl sysctl.Door
 	// Listen opens a TCP listener in the node's network namespace, for healthCheckNodePorts; nil opens none.
@@ -37,12 +39,11 @@ type Options struct {
 
 // Proxy implements hop.Hop.
 type Proxy struct {
-	node         string
-	backend      Backend
-	connections  conntrack.Table
-	sysctl       sysctl.Door
-	serviceCIDRs []netip.Prefix
-	metrics      *Metrics
+	config      Config
+	backend     Backend
+	connections conntrack.Table
+	sysctl      sysctl.Door
+	metrics     *Metrics
 
 	health  *health.Server
 	checked *Plan        // the plan whose health checks are answered
@@ -59,8 +60,9 @@ type Proxy struct {
 
 // New returns the proxy of a node. It touches nothing before the first Apply.
 func New(o Options) *Proxy {
-	p := &Proxy{node: o.Node, backend: o.Backend, connections: o.Connections, serviceCIDRs: o.ServiceCIDRs,
-		sysctl: o.Sysctl, metrics: o.Metrics, planner: NewPlanner(o.Node), shadowed: map[model.Name][]flow.Finding{}}
+	c := Config{Node: o.Node, Settings: o.Settings, ServiceCIDRs: o.ServiceCIDRs, Host: o.Host}
+	p := &Proxy{config: c, backend: o.Backend, connections: o.Connections, sysctl: o.Sysctl, metrics: o.Metrics,
+		planner: c.Planner(), shadowed: map[model.Name][]flow.Finding{}}
 	if o.Listen != nil {
 		p.health = health.New(o.Listen, p.healthy)
 	}
@@ -83,7 +85,6 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 		defer debug.SetGCPercent(debug.SetGCPercent(fullGCPercent))
 	}
 	plan, decided := p.planner.Update(s, c)
-	plan = plan.within(p.serviceCIDRs)
 	p.metrics.begin(s, c, decided)
 	done, err := p.backend.Apply(ctx, plan)
 	if err != nil {
@@ -107,16 +108,6 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 	}
 	p.served = plan
 	return r, nil
-}
-
-// within adds the ranges of ClusterIPs, which no snapshot says.
-func (p *Plan) within(ranges []netip.Prefix) *Plan {
-	if len(ranges) == 0 {
-		return p
-	}
-	out := *p
-	out.ServiceCIDRs = ranges
-	return &out
 }
 
 // shadows brings the findings of the Services that changed since the last complete apply up to date.
@@ -145,8 +136,12 @@ func (p *Proxy) standing() (out []flow.Finding) {
 	return out
 }
 
-// Check tells the agent in words what somebody else changed in the rules, "" when nothing.
+// Check tells the agent in words what somebody else changed in the rules, or that the host has other addresses now; ""
+// when nothing.
 func (p *Proxy) Check(ctx context.Context) (string, error) {
+	if p.planner.moved() {
+		return "the addresses of the host's devices changed", nil
+	}
 	drift, err := p.backend.Check(ctx)
 	if err != nil {
 		return "", fmt.Errorf("proxy: %w", err)
@@ -157,7 +152,7 @@ func (p *Proxy) Check(ctx context.Context) (string, error) {
 
 // Programmed implements hop.Hop.
 func (p *Proxy) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, error) {
-	n := Node{Name: p.node}
+	n := Node{Name: p.config.Node}
 	if plan := p.current.Load(); plan != nil {
 		n = plan.Node
 	}
@@ -186,14 +181,16 @@ type memo struct{ last atomic.Pointer[remembered] }
 type remembered struct {
 	s    *model.Snapshot
 	node string
+	host []netip.Addr
 	plan *Plan
 }
 
-func (m *memo) plan(s *model.Snapshot, node string) *Plan {
-	if r := m.last.Load(); r != nil && r.s == s && r.node == node {
+func (m *memo) plan(s *model.Snapshot, c Config) *Plan {
+	host := c.host()
+	if r := m.last.Load(); r != nil && r.s == s && r.node == c.Node && slices.Equal(r.host, host) {
 		return r.plan
 	}
-	r := &remembered{s, node, Decide(s, node)}
+	r := &remembered{s, c.Node, host, c.Decide(s)}
 	m.last.Store(r)
 	return r.plan
 }

@@ -1,6 +1,9 @@
 package proxy
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Settings are what an operator chooses for a node's proxy, the same for every backend; the zero value is the default.
 // They carry the fields of KubeProxyConfiguration (k8s.io/kube-proxy/config/v1alpha1) that change where traffic goes.
@@ -26,7 +29,7 @@ type Settings struct {
 type NodePortAddresses struct {
 	All      bool           // every address of the node, loopback apart
 	Loopback bool           // 127.0.0.1 and, where the backend can, ::1 too
-	In       []netip.Prefix // those of the node's addresses that are in one of these
+	In       []netip.Prefix // those of the node's addresses that are in one of these; a family without one is not limited
 }
 
 // LocalPods says how a Pod of this node is told from other clients; the zero value is by the node's spec.podCIDRs.
@@ -58,4 +61,15 @@ func (s *Settings) Mark() uint32 {
 		return DefaultMasqueradeMark
 	}
 	return s.MasqueradeMark
+}
+
+// Equal reports whether two settings lead traffic the same way.
+func (s *Settings) Equal(o *Settings) bool {
+	return s.NodePorts.All == o.NodePorts.All && s.NodePorts.Loopback == o.NodePorts.Loopback && slices.Equal(s.NodePorts.In, o.NodePorts.In) &&
+		s.LocalPods.equal(&o.LocalPods) && s.MasqueradeAll == o.MasqueradeAll && s.Mark() == o.Mark() &&
+		s.NoExternalIPs == o.NoExternalIPs && s.ProxyName == o.ProxyName
+}
+
+func (l *LocalPods) equal(o *LocalPods) bool {
+	return l.Mode == o.Mode && l.Interface == o.Interface && slices.Equal(l.CIDRs, o.CIDRs)
 }

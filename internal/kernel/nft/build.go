@@ -115,6 +115,9 @@ func OIF(name string, not bool) []Expr { return device(MetaOIFName, name, not) }
 // IIF goes on if the packet came in by the device, or with not if it came by another; register 0 is used.
 func IIF(name string, not bool) []Expr { return device(MetaIIFName, name, not) }
 
+// IIFBegins goes on if the name of the device that the packet came in by begins so; register 0 is used.
+func IIFBegins(name string) []Expr { return []Expr{Meta{Key: MetaIIFName}, Cmp{Op: Eq, Data: name}} }
+
 func device(k MetaKey, name string, not bool) []Expr {
 	op := Eq
 	if not {

@@ -137,6 +137,8 @@ func Fields(ts []Type, s string) []string {
 func (t Type) format(s string) string {
 	b := []byte(s)
 	switch {
+	case t == IfName && len(b) < t.Len(): // all names that begin so
+		return strconv.Quote(s + "*")
 	case len(b) < t.Len() || t.Len() == 0:
 		return fmt.Sprintf("0x%x", b)
 	case t == IPv4Addr || t == IPv6Addr:

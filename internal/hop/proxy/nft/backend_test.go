@@ -12,6 +12,7 @@ import (
 
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	knft "github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/model"
 )
@@ -117,7 +118,7 @@ func TestClassesWithTheSameNumberAreKeptApart(t *testing.T) {
 	old := hash
 	t.Cleanup(func() { hash = old })
 	hash = func(string) uint32 { return 7 }
-	s := subject(func(t *testing.T) hoptest.Host { return &host{kernel: knft.NewFake()} })
+	s := subject(proxytest.Default(), func(t *testing.T) hoptest.Host { return &host{kernel: knft.NewFake(), config: proxytest.Default()} })
 	s.Steps = 60
 	hoptest.Run(t, s)
 }

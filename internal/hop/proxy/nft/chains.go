@@ -102,8 +102,8 @@ func (c class) rules(f knft.Family, n *proxy.Node) []knft.Rule {
 		return append(out, knft.R(knft.Verdict{Kind: knft.Drop}))
 	case c.external && c.local: // clients in the cluster are not bound by externalTrafficPolicy
 		if c.cluster > 0 {
-			for _, p := range n.Pods(f == knft.IPv4) {
-				out = append(out, choose(f, c, knft.SrcIn(p), c.cluster, 0)...)
+			for _, fromPod := range fromPods(n.LocalPods(f == knft.IPv4)) {
+				out = append(out, choose(f, c, fromPod, c.cluster, 0)...)
 			}
 			out = append(out, choose(f, c, knft.FromLocal(), c.cluster, 0)...)
 		}
@@ -168,8 +168,24 @@ func postroutingRules(f knft.Family) []knft.Rule {
 
 func foreignRules(f knft.Family, n *proxy.Node) []knft.Rule {
 	var out []knft.Rule
-	for _, p := range n.Pods(f == knft.IPv4) {
-		out = append(out, knft.R(knft.SrcIn(p), knft.Verdict{Kind: knft.Return}))
+	for _, fromPod := range fromPods(n.LocalPods(f == knft.IPv4)) {
+		out = append(out, knft.R(fromPod, knft.Verdict{Kind: knft.Return}))
 	}
 	return append(out, knft.R(knft.Masquerade{FullyRandom: true}))
+}
+
+// fromPods are conditions of which one holds for packets from Pods of this node. The device that a packet came in by is
+// known in postrouting too.
+func fromPods(s proxy.PodSource) [][]knft.Expr {
+	switch {
+	case s.Begins:
+		return [][]knft.Expr{knft.IIFBegins(s.Device)}
+	case s.Device != "":
+		return [][]knft.Expr{knft.IIF(s.Device, false)}
+	}
+	var out [][]knft.Expr
+	for _, p := range s.In {
+		out = append(out, knft.SrcIn(p))
+	}
+	return out
 }

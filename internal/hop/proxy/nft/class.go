@@ -79,7 +79,7 @@ func (c class) chain() string {
 func (c class) fixed() bool { return (c.refuse || c.none) && !c.guarded }
 
 // masquerade is the chain that decides about the source address of the class's packets, "" for none.
-func (c class) masquerade(knowsPods bool) string {
+func (c class) masquerade(p *proxy.Plan, is4 bool) string {
 	switch {
 	case c.refuse, c.none:
 		return ""
@@ -87,7 +87,9 @@ func (c class) masquerade(knowsPods bool) string {
 		return masqOwn
 	case c.external:
 		return masqAlways
-	case knowsPods:
+	case p.Settings.MasqueradeAll:
+		return masqAlways
+	case p.LocalPods(is4).Known():
 		return masqForeign
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	"github.com/podway/podway/internal/kernel/netns"
 	knft "github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/model"
@@ -37,7 +38,7 @@ func newKernel(t *testing.T) *knft.Conn {
 }
 
 func TestTheSuiteOnTheKernel(t *testing.T) {
-	s := subject(func(t *testing.T) hoptest.Host { return &host{kernel: newKernel(t)} })
+	s := subject(proxytest.Default(), func(t *testing.T) hoptest.Host { return &host{kernel: newKernel(t), config: proxytest.Default()} })
 	s.Steps, s.Every = 150, 13
 	hoptest.Run(t, s)
 }

@@ -44,7 +44,7 @@ func collect(p *proxy.Plan, f knft.Family) *elements {
 
 // wanted reports whether a family has a table at all.
 func wanted(p *proxy.Plan, f knft.Family, ports int) bool {
-	if f == knft.IPv4 || ports > 0 || len(p.Node.Pods(false)) > 0 {
+	if f == knft.IPv4 || ports > 0 || len(p.LocalPods(false).In) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(p.Node.Addrs, netip.Addr.Is6)
@@ -89,7 +89,7 @@ func (e *elements) class(t *knft.Table, c class, p *proxy.Plan) {
 func (e *elements) verdicts(t *knft.Table, c class, p *proxy.Plan) {
 	key := knft.Key{}.Mark(e.word(c)).String()
 	t.Sets[dispatch].Elems[key] = knft.To(c.chain()).String()
-	if chain := c.masquerade(len(p.Node.Pods(e.is4)) > 0); chain != "" {
+	if chain := c.masquerade(p, e.is4); chain != "" {
 		t.Sets[masquerade].Elems[key] = knft.To(chain).String()
 	}
 }

@@ -2,28 +2,28 @@ package nft
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	knft "github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/model"
 )
-
-var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
 
 // host is a host for hoptest whose kernel may refuse writes, before or after it carried them out.
 type host struct {
 	kernel knft.Kernel
 	refuse func() error
 	tables func() []*knft.Table // of all names, where the kernel can tell
+	config proxy.Config
 }
 
 func (h *host) Start(t *testing.T) hop.Hop {
-	return proxy.New(proxy.Options{Node: hoptest.NodeA, ServiceCIDRs: serviceCIDRs,
+	c := h.config
+	return proxy.New(proxy.Options{Node: c.Node, ServiceCIDRs: c.ServiceCIDRs, Settings: c.Settings, Host: c.Host,
 		Backend: New(func() (knft.Kernel, error) { return &flaky{h}, nil })})
 }
 
@@ -62,11 +62,14 @@ func (f *flaky) Look(ctx context.Context, fam knft.Family, name string) (*knft.T
 func (f *flaky) Generation(ctx context.Context) (uint32, error) { return f.h.kernel.Generation(ctx) }
 func (f *flaky) Close() error                                   { return nil }
 
-func subject(newHost func(t *testing.T) hoptest.Host) hoptest.Subject {
+func subject(c proxy.Config, newHost func(t *testing.T) hoptest.Host) hoptest.Subject {
+	var last *model.Snapshot
+	var rules *Ruleset
 	want := func(s *model.Snapshot) *Ruleset {
-		p := *proxy.Decide(s, hoptest.NodeA)
-		p.ServiceCIDRs = serviceCIDRs
-		return Render(&p)
+		if s != last {
+			last, rules = s, Render(c.Decide(s))
+		}
+		return rules
 	}
 	return hoptest.Subject{
 		Cases:    hoptest.ServiceCases(),
@@ -77,7 +80,14 @@ func subject(newHost func(t *testing.T) hoptest.Host) hoptest.Subject {
 }
 
 func TestTheSuiteOnAFakeKernel(t *testing.T) {
-	s := subject(func(t *testing.T) hoptest.Host { return &host{kernel: knft.NewFake()} })
-	s.Steps = 500
-	hoptest.Run(t, s)
+	for i, c := range proxytest.Configs() {
+		t.Run(c.Name, func(t *testing.T) {
+			s := subject(c.Config, func(t *testing.T) hoptest.Host { return &host{kernel: knft.NewFake(), config: c.Config} })
+			s.Steps = 500
+			if i > 0 {
+				s.Steps, s.Every = 50, 7
+			}
+			hoptest.Run(t, s)
+		})
+	}
 }
