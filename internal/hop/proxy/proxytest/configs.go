@@ -5,12 +5,16 @@ package proxytest
 import (
 	"net/netip"
 
-	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
 )
 
 // ServiceCIDRs are the ranges of ClusterIPs in hoptest's clusters.
 var ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
+
+// node and hostAddrs are hoptest's node-a and what it has on its devices beside the addresses of its Node object.
+const node = "node-a"
+
+var hostAddrs = []netip.Addr{netip.MustParseAddr("172.17.0.1"), netip.MustParseAddr("fd00:17::1")}
 
 // Named is a configuration and what it is about.
 type Named struct {
@@ -19,14 +23,13 @@ type Named struct {
 }
 
 // Default is the configuration of a node that nobody configured.
-func Default() proxy.Config { return proxy.Config{Node: hoptest.NodeA, ServiceCIDRs: ServiceCIDRs} }
+func Default() proxy.Config { return proxy.Config{Node: node, ServiceCIDRs: ServiceCIDRs} }
 
-// Configs are configurations of node-a that every backend must hold for, the default one first. The host has the
-// addresses hoptest.HostAddrs beside those of its Node object.
+// Configs are configurations of node-a that every backend must hold for, the default one first.
 func Configs() []Named {
 	with := func(name string, edit func(*proxy.Settings)) Named {
 		c := Default()
-		c.Host = func() []netip.Addr { return hoptest.HostAddrs }
+		c.Host = func() []netip.Addr { return hostAddrs }
 		edit(&c.Settings)
 		return Named{name, c}
 	}
