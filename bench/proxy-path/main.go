@@ -1,4 +1,4 @@
-// Command proxypath measures what the service proxy's rules cost the traffic: new connections, their latency, UDP round
+// Command proxy-path measures what the service proxy's rules cost the traffic: new connections, their latency, UDP round
 // trips and throughput from a Pod through a ClusterIP to a Pod, at growing numbers of Services; podway's modes and the real
 // kube-proxy's, each on a node of its own, take turns in one run. The direct way to the same kind of Pod is the measure.
 //
@@ -62,7 +62,7 @@ func main() {
 }
 
 func fail(err error) {
-	fmt.Fprintln(os.Stderr, "bench/proxypath:", err)
+	fmt.Fprintln(os.Stderr, "bench/proxy-path:", err)
 	os.Exit(1)
 }
 

@@ -68,8 +68,7 @@ func (w *world) add(ctx context.Context, name, peer string, patient time.Duratio
 	}
 	if load := loaders[name]; load != nil {
 		l.to = []string{netip.AddrPortFrom(target(w.services), servicePort).String()}
-		nodeAddr := nettest.NodeAddrs(0, i)[0].Addr()
-		objs := makeObjects(w.services, node.Name, nodeAddr, netip.PrefixFrom(addr(0), 24), backends)
+		objs := makeObjects(w.services, node.Name, nettest.NodeAddrs(0, i), netip.PrefixFrom(addr(0), 24), backends)
 		ctx, cancel := context.WithTimeout(ctx, patient)
 		defer cancel()
 		start := time.Now()

@@ -30,9 +30,11 @@ func clusterIP(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96 + byte(i>>16), byte(i >> 8), byte(i)})
 }
 
-func makeObjects(n int, node string, nodeAddr netip.Addr, pods netip.Prefix, backends []netip.Addr) objects {
-	o := objects{node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{PodCIDR: pods.String(), PodCIDRs: []string{pods.String()}},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeAddr.String()}}}}}
+func makeObjects(n int, node string, nodeAddrs []netip.Prefix, pods netip.Prefix, backends []netip.Addr) objects {
+	o := objects{node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{PodCIDR: pods.String(), PodCIDRs: []string{pods.String()}}}}
+	for _, a := range nodeAddrs {
+		o.node.Status.Addresses = append(o.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.Addr().String()})
+	}
 	for i := range n {
 		addrs := []netip.Addr{fakePod(2 * i), fakePod(2*i + 1)}
 		if i == n-1 {
