@@ -125,6 +125,11 @@ func ask(c net.Conn) Reply {
 	if err != nil {
 		return failed(err)
 	}
+	return parse(line)
+}
+
+// parse reads a Server's line.
+func parse(line string) Reply {
 	who, saw, _ := strings.Cut(strings.TrimSpace(line), " ")
 	from, err := netip.ParseAddrPort(saw)
 	if err != nil { // somebody else's protocol
