@@ -27,5 +27,5 @@ func scenarioHops(o scenario.NodeOptions) ([]hop.Hop, error) {
 	for _, a := range o.Addrs {
 		opt.DNSListen = append(opt.DNSListen, netip.AddrPortFrom(a, scenario.DNSPort))
 	}
-	return agent.Hops(agent.HopNames(), opt)
+	return agent.Hops(o.Hops(agent.HopNames()), opt)
 }

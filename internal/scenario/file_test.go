@@ -211,3 +211,23 @@ func TestDamagedFilesAreReadOrRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatHappensToNodesIsRead(t *testing.T) {
+	f, err := Parse("x", []byte(shop+"-- then-3.yaml --\nrestart: [node-a]\n---\nfail: [node-b, node-a]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := f.Steps[3].State
+	if !slices.Equal(st.Restart, []string{"node-a"}) || !slices.Equal(st.Failing, []string{"node-b", "node-a"}) {
+		t.Errorf("restart %v, fail %v", st.Restart, st.Failing)
+	}
+	for text, want := range map[string]string{
+		"restart: [node-x]":           "there is no node node-x",
+		"restart: node-a":             "want a list of nodes",
+		"fail: [node-a]\nkind: Pod\n": "must be the only key",
+	} {
+		if _, err := Parse("x", []byte(shop+"-- then-3.yaml --\n"+text+"\n")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

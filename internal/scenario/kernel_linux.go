@@ -26,6 +26,10 @@ type KernelOptions struct {
 	Env      []string // with which it does, beside the caller's
 	// ProxyMode is the backend of the hop proxy on every node; "" = the default.
 	ProxyMode string
+	// KubeProxy runs on every node in place of the hop proxy when its Program is set.
+	KubeProxy KubeProxy
+	// Without names hops that no node runs.
+	Without []string
 }
 
 // KernelWorld returns a Maker of worlds with real packets. Nothing is made in the caller's own network namespace, and all
@@ -49,6 +53,7 @@ type kernelWorld struct {
 	segments  int
 	upstream  *dns.Server // for names outside the cluster
 	snapshot  *model.Snapshot
+	api       *apiObjects
 	firstNode string
 }
 
@@ -108,7 +113,7 @@ func (w *kernelWorld) Close() error {
 // Step implements World: nodes, then what the hops program, then Pods, as a cluster starts.
 func (w *kernelWorld) Step(ctx context.Context, f *File, i int) error {
 	st := f.Steps[i].State
-	w.snapshot, w.firstNode = st.Snapshot, st.entry()
+	w.snapshot, w.api, w.firstNode = st.Snapshot, st.api, st.entry()
 	w.index, w.decl = trace.NewIndex(st.Snapshot), Declared(st.Snapshot)
 	if err := w.bringNodes(ctx, f, st); err != nil {
 		return err
@@ -116,11 +121,10 @@ func (w *kernelWorld) Step(ctx context.Context, f *File, i int) error {
 	if err := w.removePods(ctx, st); err != nil {
 		return err
 	}
-	err := w.onEachNode(func(n *kernelNode) error {
-		_, err := n.call(request{Op: "apply", Step: i})
+	if err := w.restart(ctx, f, st); err != nil {
 		return err
-	})
-	if err != nil {
+	}
+	if err := w.onEachNode(func(n *kernelNode) error { return n.apply(i, st.api) }); err != nil {
 		return err
 	}
 	if err := w.addPods(ctx, st); err != nil {
@@ -173,6 +177,10 @@ func (w *kernelWorld) bringNodes(ctx context.Context, f *File, st *State) error 
 
 func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOptions, error) {
 	o := NodeOptions{Node: name, ProxyMode: w.o.ProxyMode, Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
+	o.Without = slices.Clone(w.o.Without)
+	if w.o.KubeProxy.Program != "" {
+		o.Without = append(o.Without, trace.HopProxy)
+	}
 	segment, addrs, err := w.segment(o.Addrs)
 	if err != nil {
 		return nil, o, fmt.Errorf("node %s: %w", name, err)

@@ -38,7 +38,7 @@ func openHops(o NodeOptions) ([]hop.Hop, error) {
 	for _, a := range o.Addrs {
 		opt.DNSListen = append(opt.DNSListen, netip.AddrPortFrom(a, DNSPort))
 	}
-	return agent.Hops(agent.HopNames(), opt)
+	return agent.Hops(o.Hops(agent.HopNames()), opt)
 }
 
 func TestEveryScenarioHoldsForTheKernel(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
@@ -23,6 +24,13 @@ type NodeOptions struct {
 	Ingress bool         // the hop ingress alone, in a Pod
 	// ProxyMode is the backend of the hop proxy; "" = the default.
 	ProxyMode string
+	// Without names hops that another program stands in for.
+	Without []string
+}
+
+// Hops are those of all names that the node runs.
+func (o NodeOptions) Hops(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(o.Without, n) })
 }
 
 // What NodeHops must open the hops with, so that the runner finds them.
@@ -46,9 +54,9 @@ type NodeHops func(NodeOptions) ([]hop.Hop, error)
 
 // request is what the runner asks of a node's process, one JSON value after another on its standard input.
 type request struct {
-	Op       string // "open", "apply", "ask"
+	Op       string // "open", "load", "apply", "ask"
 	Options  NodeOptions
-	Scenario []byte     // open
+	Scenario []byte     // open, load
 	Step     int        // apply
 	Hop      string     // ask
 	Flow     *flow.Flow // ask
@@ -88,6 +96,7 @@ func NodeMain(ctx context.Context, in io.Reader, out io.Writer, open NodeHops) i
 
 type node struct {
 	open NodeHops
+	name string
 	hops []hop.Hop
 	file *File
 	last *model.Snapshot
@@ -95,14 +104,23 @@ type node struct {
 
 func (n *node) do(ctx context.Context, r request) (v flow.Verdict, err error) {
 	switch r.Op {
-	case "open":
+	case "open", "load":
 		if n.file, err = Parse("scenario", r.Scenario); err != nil {
 			return v, err
 		}
-		n.hops, err = n.open(r.Options)
+		if r.Op == "open" {
+			n.name = r.Options.Node
+			n.hops, err = n.open(r.Options)
+		}
 		return v, err
 	case "apply":
-		return v, n.apply(ctx, n.file.Steps[r.Step].State.Snapshot)
+		st := n.file.Steps[r.Step].State
+		if slices.Contains(st.Failing, n.name) {
+			if v.Why, err = n.fail(ctx, st.Snapshot); err != nil {
+				return v, err
+			}
+		}
+		return v, n.apply(ctx, st.Snapshot)
 	case "ask":
 		for _, h := range n.hops {
 			if h.Name() == r.Hop {
@@ -124,4 +142,22 @@ func (n *node) apply(ctx context.Context, s *model.Snapshot) error {
 	}
 	n.last = s
 	return nil
+}
+
+// fail has the hop proxy apply the snapshot while nothing can be written, and forgets what the hops have, as the agent
+// does after an error. It returns what the hop said of it.
+func (n *node) fail(ctx context.Context, s *model.Snapshot) (said string, err error) {
+	for _, h := range n.hops {
+		if h.Name() != trace.HopProxy {
+			continue
+		}
+		var failed error
+		if err := powerless(func() { _, failed = h.Apply(ctx, s, model.Diff(n.last, s)) }); err != nil {
+			return "", err
+		}
+		if failed != nil {
+			n.last, said = nil, failed.Error()
+		}
+	}
+	return said, nil
 }

@@ -20,6 +20,7 @@ type kernelNode struct {
 	opts NodeOptions
 	host *nettest.Host
 	proc *nettest.Process
+	kube *kubeProxy // in place of the hop proxy
 
 	mu  sync.Mutex // one request at a time
 	enc *json.Encoder
@@ -33,11 +34,27 @@ func (w *kernelWorld) start(ctx context.Context, h *nettest.Host, o NodeOptions,
 		return nil, err
 	}
 	n := &kernelNode{name: o.Node, opts: o, host: h, proc: p, enc: json.NewEncoder(p.Stdin), dec: json.NewDecoder(p.Stdout)}
-	if _, err := n.call(request{Op: "open", Scenario: f.data, Options: o}); err != nil {
+	_, err = n.call(request{Op: "open", Scenario: f.data, Options: o})
+	if err == nil && w.o.KubeProxy.Program != "" && !o.Ingress {
+		n.kube, err = startKubeProxy(ctx, h, w.o.KubeProxy, w.api.nodes[o.Node])
+	}
+	if err != nil {
 		n.stop()
 		return nil, err
 	}
 	return n, nil
+}
+
+// apply brings the node to a step of the file it was given.
+func (n *kernelNode) apply(step int, objects *apiObjects) error {
+	_, err := n.call(request{Op: "apply", Step: step})
+	if err == nil && n.kube != nil {
+		err = n.kube.apply(n.name, objects)
+	}
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.name, err)
+	}
+	return nil
 }
 
 func (n *kernelNode) call(r request) (flow.Verdict, error) {
@@ -60,7 +77,30 @@ func (n *kernelNode) call(r request) (flow.Verdict, error) {
 }
 
 func (n *kernelNode) stop() {
+	if n.kube != nil {
+		n.kube.stop()
+	}
 	_ = n.proc.Stop(2 * time.Second) // how it ends says nothing about the scenario
+}
+
+// restart kills the node's processes and starts them anew, with what the kernel has.
+func (w *kernelWorld) restart(ctx context.Context, f *File, st *State) error {
+	return each(st.Restart, func(name string) error {
+		old := w.nodes[name]
+		if old == nil {
+			return nil // it is new anyway
+		}
+		if old.kube != nil {
+			old.kube.kill()
+		}
+		_ = old.proc.Stop(0)
+		n, err := w.start(ctx, old.host, old.opts, f)
+		if err != nil {
+			return err
+		}
+		old.proc, old.enc, old.dec, old.kube = n.proc, n.enc, n.dec, n.kube // Pods hold the node
+		return nil
+	})
 }
 
 // programmed is the trace.View of what the nodes' kernels hold.
@@ -69,6 +109,9 @@ type programmed struct{ *kernelWorld }
 // Verdict asks the hop in the node's process, or in that of an ingress proxy's Pod there.
 func (p programmed) Verdict(_ context.Context, hop, node string, f flow.Flow) (flow.Verdict, error) {
 	n := p.nodes[node]
+	if hop == trace.HopProxy && p.o.KubeProxy.Program != "" {
+		return flow.Verdict{}, trace.ErrNotChecked
+	}
 	if hop == trace.HopIngress {
 		n = p.ingressOn(node)
 	}

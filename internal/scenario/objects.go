@@ -18,7 +18,8 @@ type objects struct {
 	docs  map[string]map[string]any
 	given given
 
-	hasProxy bool // addIngressProxy has done its work
+	events   []event // of the step that is read
+	hasProxy bool    // addIngressProxy has done its work
 }
 
 func newObjects() *objects { return &objects{docs: map[string]map[string]any{}, given: newGiven()} }
@@ -49,6 +50,7 @@ func split(data []byte) []document {
 // "# delete" (or listed under delete:) is taken away. later says that this is not the first file.
 func (o *objects) apply(data []byte, later bool) []Problem {
 	var problems []Problem
+	o.events = nil
 	for _, d := range split(data) {
 		if err := o.applyOne(d, later); err != nil {
 			problems = append(problems, Problem{Line: d.line + leading(d.text), Err: err})
@@ -67,6 +69,9 @@ func (o *objects) applyOne(d document, later bool) error {
 	}
 	if list, ok := doc["delete"]; ok {
 		return o.deleteList(doc, list, later)
+	}
+	if e, ok := eventOf(doc); ok {
+		return o.happens(e, later)
 	}
 	key, err := keyOf(doc)
 	if err != nil {

@@ -153,6 +153,9 @@ func (n names) whom(w []string) (string, []string, error) {
 	return "", nil, fmt.Errorf("from %s: want pod NAME, node NAME, outside ADDRESS or an address", w[0])
 }
 
+// Owner says whose address it is: "pod NAMESPACE/NAME", "node NAME" or "outside ADDRESS".
+func (s *State) Owner(a netip.Addr) string { return s.owner(a) }
+
 // owner says whose address it is. The first of a node's Pod range is the node's own: its Pods' gateway.
 func (s *State) owner(a netip.Addr) string {
 	for n := range s.Snapshot.Nodes.Values() {

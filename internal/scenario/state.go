@@ -26,6 +26,10 @@ type State struct {
 	Nodes    []string                      // in the order of their appearance
 	Closed   map[model.Name]map[int32]bool // ports of Pods that no process listens on
 	Loopback map[model.Name]map[int32]bool // ports of Pods that only a process on 127.0.0.1 listens on
+	Restart  []string                      // nodes whose processes are killed and started anew before this state
+	Failing  []string                      // nodes whose proxy cannot write at the first try of this state
+
+	api *apiObjects
 }
 
 // The annotations on a Pod that list ports, such as "8080,9090", on which its process does not listen at level kernel, or
@@ -42,7 +46,7 @@ func (o *objects) state() (*State, error) {
 		return nil, err
 	}
 	objs, errs := o.decode()
-	st := &State{Closed: map[model.Name]map[int32]bool{}, Loopback: map[model.Name]map[int32]bool{}}
+	st := &State{Closed: map[model.Name]map[int32]bool{}, Loopback: map[model.Name]map[int32]bool{}, api: newAPIObjects()}
 	o.given.collect(objs)
 	if !slices.ContainsFunc(objs, func(d decoded) bool { _, is := d.api.(*corev1.Node); return is }) {
 		objs = slices.Insert(objs, 0, bareNode("node-a"), bareNode("node-b"))
@@ -64,8 +68,15 @@ func (o *objects) state() (*State, error) {
 		if m := cluster.Convert(d.api); m != nil {
 			b.Put(m)
 		}
+		st.api.put(d.api)
 	}
 	st.Snapshot = withAddresses(withSlices(b.Snapshot(time.Unix(0, 0))))
+	st.api.complete(st.Snapshot)
+	for _, e := range o.events {
+		if err := e.add(st); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	return st, errors.Join(errs...)
 }
 
