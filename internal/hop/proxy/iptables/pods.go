@@ -13,7 +13,12 @@ type pods struct {
 }
 
 func podsOf(p *proxy.Plan, is4 bool) pods {
-	return pods{in: p.Node.Pods(is4)}
+	from := p.LocalPods(is4)
+	d := pods{in: from.In, device: from.Device}
+	if from.Begins {
+		d.device += "+"
+	}
+	return d
 }
 
 func (d pods) known() bool { return len(d.in) > 0 || d.device != "" }

@@ -23,7 +23,7 @@ func Render(p *proxy.Plan) *Ruleset {
 
 // wanted reports whether a family has chains at all.
 func wanted(p *proxy.Plan, f kipt.Family, ports int) bool {
-	if f == kipt.IPv4 || ports > 0 || len(p.Node.Pods(false)) > 0 {
+	if f == kipt.IPv4 || ports > 0 || len(p.LocalPods(false).In) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(p.Node.Addrs, netip.Addr.Is6)
