@@ -71,13 +71,13 @@ func pod(p *corev1.Pod) *model.Pod {
 		}
 	}
 	out.Problem = waiting(p, out.Problem)
+	for i := range p.Spec.Containers { // before sidecars: the first port of a name is the one a targetPort means
+		containerPorts(out, &p.Spec.Containers[i])
+	}
 	for i := range p.Spec.InitContainers {
 		if c := &p.Spec.InitContainers[i]; deref(c.RestartPolicy) == corev1.ContainerRestartPolicyAlways {
 			containerPorts(out, c)
 		}
-	}
-	for i := range p.Spec.Containers {
-		containerPorts(out, &p.Spec.Containers[i])
 	}
 	return out
 }

@@ -44,7 +44,7 @@ type Pod struct {
 	Deleting        bool
 	Hostname        string // spec.hostname, only if it may be published with Subdomain
 	Subdomain       string
-	Ports           []ContainerPort // of all containers and restartable init containers
+	Ports           []ContainerPort // of all containers, then of restartable init containers
 	Problem         string          // why it is not Ready, as the API says it: "ContainersNotReady: ...", "CrashLoopBackOff"
 	Probe           string          // its readiness probes in words: "GET :8080/healthz", for people
 }

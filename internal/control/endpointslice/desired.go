@@ -39,13 +39,13 @@ type Nodes = model.Map[string, *model.Node]
 
 // Desired compares the slices that are there with what the Service's Pods ask for (KEP-752). pods are those that the
 // selector matches, in any order; existing are the slices to look after, each with the Service as its name. A Service
-// without selector is left as it is.
+// without selector keeps its slices as they are.
 func Desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*model.EndpointSlice) Changes {
 	if svc.Type == model.ExternalName {
 		return Changes{Delete: alive(existing)}
 	}
 	if len(svc.Selector) == 0 {
-		return Changes{}
+		return Changes{Delete: slices.DeleteFunc(slices.Clone(alive(existing)), func(s *model.EndpointSlice) bool { return s.OwnerUID == svc.UID })}
 	}
 	own := sliceMeta{managedBy: ManagedBy, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, ManagedBy), noCreate: svc.Deleting}
 	g := newGrouper(svc, nodes)

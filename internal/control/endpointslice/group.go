@@ -47,7 +47,7 @@ func (g *grouper) groups(family string, pods []*model.Pod) map[string]*group {
 	only := portsKey(g.fixed)
 	for _, p := range pods {
 		node := g.nodes.At(p.Node)
-		if p.Terminal() || node == nil && p.Node != "" && g.nodes.Len() > 0 && !g.svc.PublishNotReady {
+		if p.Terminal() || node == nil && g.nodes.Len() > 0 && !g.svc.PublishNotReady {
 			continue
 		}
 		addr, ok := addrOf(p, family)

@@ -53,7 +53,7 @@ func place(svc model.Name, family string, m sliceMeta, existing []*model.Endpoin
 	for _, key := range sortedKeys(groups) {
 		left := m.unplaced(wants, groups[key], key)
 		fresh := fill(kept[key], left)
-		for len(fresh) > 0 && !m.noCreate {
+		for len(fresh) > 0 && (!m.noCreate || len(spare) > 0) {
 			var p *plan
 			p, spare = takeSpare(spare)
 			n := min(len(fresh), MaxEndpoints)
@@ -63,7 +63,7 @@ func place(svc model.Name, family string, m sliceMeta, existing []*model.Endpoin
 			all = append(all, nil)
 		}
 	}
-	if len(all) == 0 && !m.noCreate { // consumers tell "no endpoints" from "not yet known" by an empty slice
+	if len(all) == 0 && (!m.noCreate || len(spare) > 0) { // consumers tell "no endpoints" from "not yet known" by an empty slice
 		var p *plan
 		p, spare = takeSpare(spare)
 		p.changed = p.old == nil || len(p.old.Endpoints)+len(p.old.Ports) > 0

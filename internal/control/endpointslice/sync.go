@@ -107,7 +107,7 @@ func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {
 		return c.planOrphans(n, s, slices.Concat(own, mirror))
 	}
 	switch {
-	case d.pods == nil:
+	case d.pods == nil || svc.Deleting: // no new slices: what found no room may find it now
 		ch = Desired(svc, c.index.members(n), c.snap.Nodes, own)
 	default:
 		members, selected := make([]*model.Pod, 0, len(d.pods)), c.index.selected[n]
