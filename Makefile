@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/podway/podway/internal/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: help deps build demo test check unit e2e clean
+.PHONY: help deps build bpf demo test check unit e2e clean
 help: ## show the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -19,6 +19,13 @@ build: ## build podway, the echo server and the Kubernetes of `podway up` into b
 	@echo "building Kubernetes (some ten minutes the first time, seconds later)"
 	@cd lab && go build -trimpath -tags providerless -ldflags "$$(./ldflags.sh)" -o ../bin/podway-lab .
 	@cd lab && go build -trimpath -ldflags '-s -w' -o ../bin/pause ./pause
+
+BPF := internal/hop/proxy/ebpf
+bpf: ## compile the eBPF programs anew (clang-16, llvm and libbpf-dev), after a change of their source
+	cd $(BPF)/bpf && clang-16 -target bpfel -mcpu=v3 -O2 -g -Wall -Wextra -Werror -ffile-prefix-map=$(CURDIR)/= \
+	  -I/usr/include/$$(uname -m)-linux-gnu -c sockets.c -o ../zz_sockets.o
+	llvm-strip-16 -g $(BPF)/zz_sockets.o
+	cd $(BPF)/bpf && sha256sum sockets.c maps.h > ../zz_sockets.sum
 
 demo: deps build ## start a real cluster, send requests through every path, print the trace, tear down
 	@$(SUDO) bin/podway demo

@@ -24,6 +24,7 @@ type Verdict struct {
 	Action     Action           `json:"action"`
 	Targets    []netip.AddrPort `json:"targets,omitempty"`    // Forward: where it may go, sorted, each equally likely
 	Masquerade bool             `json:"masquerade,omitempty"` // the target sees the node's address, not the sender's
+	AtSocket   bool             `json:"atSocket,omitempty"`   // the sender's own socket is connected to the target, so nothing changes the source on the way
 	Sticky     bool             `json:"sticky,omitempty"`     // the same sender keeps the target it got first
 	Rcode      string           `json:"rcode,omitempty"`      // DNS: NOERROR, NXDOMAIN, SERVFAIL, REFUSED
 	Records    []string         `json:"records,omitempty"`    // DNS: "A 10.96.0.7", "SRV 0 100 80 cart.shop.svc.cluster.local.", sorted
@@ -38,9 +39,10 @@ type Verdict struct {
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// Same reports whether two verdicts mean the same to the sender. Device, Via, Why and Findings are not compared.
+// Same reports whether two verdicts mean the same to the sender. Device, Via, Why and Findings are not compared, nor is
+// Masquerade where one of them is at the socket: masquerading makes answers find back, which needs nothing there.
 func (v Verdict) Same(o Verdict) bool {
-	return v.Action == o.Action && slices.Equal(v.Targets, o.Targets) && v.Masquerade == o.Masquerade &&
+	return v.Action == o.Action && slices.Equal(v.Targets, o.Targets) && (v.Masquerade == o.Masquerade || v.AtSocket || o.AtSocket) &&
 		v.Sticky == o.Sticky && v.Rcode == o.Rcode && slices.Equal(v.Records, o.Records) && v.Status == o.Status && v.Node == o.Node
 }
 
@@ -76,6 +78,9 @@ func (v Verdict) String() string {
 	}
 	if v.Masquerade {
 		b.WriteString(" masquerade")
+	}
+	if v.AtSocket {
+		b.WriteString(" at-socket")
 	}
 	if v.Sticky {
 		b.WriteString(" sticky")

@@ -22,13 +22,22 @@ type Host struct {
 	nl    *netlink.Handle
 	world *World
 	vias  map[netip.Addr]int // outside: next hop -> mark of its routing table
+
+	cgroup string // "" = this process's
 }
 
 // NS is the host's namespace; the World closes it.
 func (h *Host) NS() *netns.NS { return h.ns }
 
-// Do runs f on a thread of its own in the host's namespace.
-func (h *Host) Do(f func() error) error { return h.ns.Do(f) }
+// Do runs f on a thread of its own in the host's namespace and control group.
+func (h *Host) Do(f func() error) error {
+	return h.ns.Do(func() error {
+		if err := h.join(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
 
 // Netlink is a route netlink handle in the host's namespace; the World closes it.
 func (h *Host) Netlink() *netlink.Handle { return h.nl }

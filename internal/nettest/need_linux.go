@@ -34,6 +34,7 @@ const (
 	// The command iptables, by nf_tables and by the older tables.
 	IPTables       Thing = "iptables-nft"
 	IPTablesLegacy Thing = "iptables-legacy"
+	EBPF           Thing = "ebpf" // control groups of version 2 and a BPF file system
 )
 
 // T is what Need uses of testing.TB.
@@ -83,7 +84,7 @@ var probe = sync.OnceValue(func() map[Thing]error {
 	}
 	ns, err := netns.New()
 	have[Netns] = err
-	rest := []Thing{NFT, VXLAN, Bridge, IPTables, IPTablesLegacy}
+	rest := []Thing{NFT, VXLAN, Bridge, IPTables, IPTablesLegacy, EBPF}
 	if err != nil {
 		for _, th := range rest {
 			have[th] = errors.New("cannot be tried without network namespaces")
@@ -96,6 +97,7 @@ var probe = sync.OnceValue(func() map[Thing]error {
 	have[IPTables] = probeIPTables(ns, IPTables)
 	have[IPTablesLegacy] = probeIPTables(ns, IPTablesLegacy)
 	have[Bridge] = probeLink(ns, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "probe"}})
+	have[EBPF] = probeEBPF()
 	return have
 })
 
@@ -135,7 +137,7 @@ func probeLink(ns *netns.NS, l netlink.Link) error {
 
 // Things lists everything Need knows, sorted.
 func Things() []Thing {
-	all := []Thing{Root, Netns, NFT, VXLAN, Bridge, IPTables, IPTablesLegacy}
+	all := []Thing{Root, Netns, NFT, VXLAN, Bridge, IPTables, IPTablesLegacy, EBPF}
 	slices.Sort(all)
 	return all
 }

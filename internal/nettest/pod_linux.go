@@ -19,6 +19,7 @@ func (w *World) AddPod(node *Host, name string, addrs ...netip.Addr) (*Host, err
 	if err != nil {
 		return nil, err
 	}
+	h.InCgroupOf(node)
 	w.veths++
 	link := &netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("pod%d", w.veths)},

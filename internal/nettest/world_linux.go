@@ -27,6 +27,7 @@ type World struct {
 	hosts    []*Host
 	nodes    int
 	veths    int
+	groups   *groups // nil = nobody has a control group of its own
 
 	mu      sync.Mutex
 	servers []*Server
@@ -104,6 +105,11 @@ func (w *World) AddNode(name string, segment int, addrs ...netip.Prefix) (*Host,
 	}
 	if err := w.plug(h, segment, "eth0", addrs...); err != nil {
 		return nil, err
+	}
+	if w.groups != nil {
+		if h.cgroup, err = w.groups.add(name); err != nil {
+			return nil, fmt.Errorf("nettest: node %s: %w", name, err)
+		}
 	}
 	w.nodes++
 	for _, gw := range []netip.Addr{segmentAddr(segment, 1, true).Addr(), segmentAddr(segment, 1, false).Addr()} {
@@ -196,5 +202,9 @@ func (w *World) Close() error {
 		errs = append(errs, h.ns.Close())
 	}
 	w.hosts = nil
+	if w.groups != nil {
+		errs = append(errs, w.groups.close())
+		w.groups = nil
+	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,8 @@
+package ebpf
+
+import _ "embed"
+
+// object is bpf/sockets.c, compiled by `make bpf`.
+//
+//go:embed zz_sockets.o
+var object []byte

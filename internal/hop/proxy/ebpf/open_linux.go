@@ -1,0 +1,32 @@
+package ebpf
+
+import (
+	"path/filepath"
+
+	"github.com/podway/podway/internal/hop/proxy/nft"
+	"github.com/podway/podway/internal/kernel/bpf"
+	"github.com/podway/podway/internal/kernel/netns"
+)
+
+// Paths are where the node's file systems are; "" looks at the usual places.
+type Paths struct {
+	Cgroup string // control group of version 2 that holds the node and its Pods
+	BPF    string // BPF file system, for the pins
+}
+
+// In returns the backend of a node: its programs at the node's control group, its packets' rules and UDP sockets in the
+// node's network namespace; nil is the caller's own.
+func In(ns *netns.NS, p Paths) *Backend {
+	if p.Cgroup == "" {
+		p.Cgroup = bpf.FindCgroup()
+	}
+	if p.BPF == "" {
+		p.BPF = bpf.FindFS()
+	}
+	c := bpf.Config{Object: object, Programs: programs, Dir: filepath.Join(p.BPF, dirName), Cgroup: p.Cgroup}
+	return New(Host{
+		Open:    func() (bpf.Kernel, error) { return bpf.Open(c) },
+		Packets: nft.In(ns),
+		Netns:   func() (uint64, error) { return bpf.Netns(ns) },
+	})
+}
