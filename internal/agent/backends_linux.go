@@ -7,6 +7,7 @@ import (
 
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/iptables"
+	"github.com/podway/podway/internal/hop/proxy/ebpf"
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/netns"
 )
@@ -18,6 +19,7 @@ var backends = []struct {
 }{
 	{"nftables", func(ns *netns.NS) (proxy.Backend, error) { return nft.In(ns), nil }},
 	{"iptables", func(ns *netns.NS) (proxy.Backend, error) { return iptables.In(ns), nil }},
+	{"ebpf", func(ns *netns.NS) (proxy.Backend, error) { return ebpf.In(ns, ebpf.FromEnvironment()), nil }},
 }
 
 // ProxyModes are the names of the backends of the service proxy, the default first.

@@ -45,13 +45,17 @@ func parseExpectation(text string, st *State) (Expectation, error) {
 			return e, errors.New("the level mark has no closing ]")
 		}
 		for _, w := range strings.Fields(levels) {
+			if slices.Contains(proxyModes, strings.TrimPrefix(w, "!")) {
+				e.Modes = append(e.Modes, w)
+				continue
+			}
 			l, err := ParseLevel(w)
 			if err != nil {
 				return e, err
 			}
 			e.Levels = append(e.Levels, l)
 		}
-		if len(e.Levels) == 0 {
+		if len(e.Levels)+len(e.Modes) == 0 {
 			return e, errors.New("the level mark [] names no level")
 		}
 		rest = strings.TrimSpace(after)

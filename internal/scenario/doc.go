@@ -4,7 +4,10 @@
 // hops' affair.
 package scenario
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Level is how real a run is.
 type Level string
@@ -49,6 +52,7 @@ type Expectation struct {
 	Line   int
 	Text   string // as written, blanks made single
 	Levels []Level
+	Modes  []string // of the service proxy; "!ebpf" = all others
 	Ask    Ask
 	Want   Outcome
 }
@@ -62,6 +66,27 @@ func (e Expectation) At(l Level) bool {
 	}
 	return len(e.Levels) == 0
 }
+
+// In reports whether the expectation is to be checked in a mode of the service proxy; "" is a run that has none, or the
+// default one.
+func (e Expectation) In(mode string) bool {
+	yes := true
+	for _, m := range e.Modes {
+		not, excluded := strings.CutPrefix(m, "!")
+		switch {
+		case excluded && not == mode:
+			return false
+		case !excluded && m == mode:
+			return true
+		case !excluded:
+			yes = false
+		}
+	}
+	return yes
+}
+
+// proxyModes are the modes that an expectation can be limited to: kube-proxy's names and ebpf.
+var proxyModes = []string{"nftables", "iptables", "ipvs", "ebpf"}
 
 // Problem is an error in a file with the line it is on.
 type Problem struct {

@@ -38,8 +38,19 @@ func KernelWorld(o KernelOptions) (Maker, error) {
 	if err := nettest.Missing(); err != nil {
 		return nil, err
 	}
+	if o.ProxyMode == ebpfMode {
+		if err := nettest.Missing(nettest.EBPF); err != nil {
+			return nil, err
+		}
+	}
 	return func(context.Context) (World, error) { return newKernelWorld(o) }, nil
 }
+
+// ebpfMode is the proxy mode whose programs must see the sockets of their own node alone: each node has a control group.
+const ebpfMode = "ebpf"
+
+// ProxyMode is the mode of the service proxy on every node.
+func (w *kernelWorld) ProxyMode() string { return w.o.ProxyMode }
 
 type kernelWorld struct {
 	o     KernelOptions
@@ -78,6 +89,11 @@ func newKernelWorld(o KernelOptions) (*kernelWorld, error) {
 	}
 	if w.net, err = nettest.New(); err != nil {
 		return nil, errors.Join(err, w.Close())
+	}
+	if o.ProxyMode == ebpfMode {
+		if err := w.net.UseCgroups(); err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
 	}
 	if _, err = w.net.Outside().Serve("outside", nettest.Port{Proto: "tcp", Number: 80}); err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -194,6 +210,11 @@ func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOption
 	}
 	if err := os.WriteFile(o.ResolvConf(), []byte("nameserver "+upstreamAddr.String()+"\n"), 0o600); err != nil {
 		return nil, o, err
+	}
+	if o.Cgroup, o.BPF = h.Cgroup(), h.BPF(); o.Cgroup != "" {
+		if err := os.Mkdir(o.NetnsDir(), 0o700); err != nil {
+			return nil, o, err
+		}
 	}
 	_, err = h.Serve("node:"+name, nettest.Port{Proto: "tcp", Number: 22})
 	return h, o, err

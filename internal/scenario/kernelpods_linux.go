@@ -38,6 +38,9 @@ func (w *kernelWorld) removePods(ctx context.Context, st *State) error {
 		if kp.host == kp.node.host {
 			return nil
 		}
+		if kp.node.opts.Cgroup != "" {
+			_ = os.Remove(filepath.Join(kp.node.opts.NetnsDir(), containerID(kp.uid)))
+		}
 		return kp.cni(ctx, "DEL", name)
 	})
 }
@@ -81,6 +84,12 @@ func (w *kernelWorld) newPod(p *model.Pod) (err error) {
 	if !p.HostNetwork {
 		if kp.host, err = w.net.AddNamespace(p.Name.String()); err != nil {
 			return err
+		}
+		kp.host.InCgroupOf(kp.node.host)
+		if kp.node.opts.Cgroup != "" {
+			if err := os.Symlink(kp.host.NS().Path(), filepath.Join(kp.node.opts.NetnsDir(), containerID(p.UID))); err != nil {
+				return err
+			}
 		}
 	}
 	if kp.server, err = kp.host.Serve(p.Name.String()); err != nil {

@@ -26,6 +26,8 @@ type NodeOptions struct {
 	ProxyMode string
 	// Without names hops that another program stands in for.
 	Without []string
+	// Cgroup and BPF are the node's control group and a folder on a BPF file system; "" = it has none of its own.
+	Cgroup, BPF string
 }
 
 // Hops are those of all names that the node runs.
@@ -48,6 +50,17 @@ func (o NodeOptions) StoreDir() string { return filepath.Join(o.Dir, "cni") }
 
 // ResolvConf names the server for names outside the cluster.
 func (o NodeOptions) ResolvConf() string { return filepath.Join(o.Dir, "resolv.conf") }
+
+// NetnsDir has a link to the network namespace of each of the node's Pods.
+func (o NodeOptions) NetnsDir() string { return filepath.Join(o.Dir, "netns") }
+
+// env tells the node's process, beside other variables, where its programs are to be attached and pinned.
+func (o NodeOptions) env(others []string) []string {
+	if o.Cgroup == "" {
+		return others
+	}
+	return append(slices.Clone(others), "PODWAY_CGROUP="+o.Cgroup, "PODWAY_BPF="+o.BPF, "PODWAY_NETNS="+o.NetnsDir())
+}
 
 // NodeHops opens the hops of the node in whose network namespace this process runs, in request order.
 type NodeHops func(NodeOptions) ([]hop.Hop, error)

@@ -29,7 +29,7 @@ type kernelNode struct {
 
 // start starts the process on a host and opens its hops.
 func (w *kernelWorld) start(ctx context.Context, h *nettest.Host, o NodeOptions, f *File) (*kernelNode, error) {
-	p, err := h.Start(ctx, append([]string{w.o.Program}, w.o.NodeArgs...), w.o.Env...)
+	p, err := h.Start(ctx, append([]string{w.o.Program}, w.o.NodeArgs...), o.env(w.o.Env)...)
 	if err != nil {
 		return nil, err
 	}

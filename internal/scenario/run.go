@@ -76,8 +76,12 @@ const probesAtOnce = 16
 func runStep(ctx context.Context, w World, f *File, i int, l Level) ([]Result, error) {
 	step := &f.Steps[i]
 	var results []Result
+	mode := ""
+	if m, ok := w.(interface{ ProxyMode() string }); ok {
+		mode = m.ProxyMode()
+	}
 	for _, e := range step.Expect {
-		if e.At(l) {
+		if e.At(l) && e.In(mode) {
 			results = append(results, Result{File: f.Name, Expectation: e})
 		}
 	}

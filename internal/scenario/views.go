@@ -17,6 +17,7 @@ import (
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/iptables"
+	"github.com/podway/podway/internal/hop/proxy/ebpf"
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
@@ -62,6 +63,7 @@ var renderers = map[string]func(*proxy.Plan) proxy.Ruleset{
 	"":         func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
 	"nftables": func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
 	"iptables": func(p *proxy.Plan) proxy.Ruleset { return iptables.Render(p) },
+	"ebpf":     func(p *proxy.Plan) proxy.Ruleset { return ebpf.Render(p, nft.Render(p)) },
 }
 
 // NewRendered returns the views of level rules for one scenario, to be asked for in the order of its steps. It panics on a

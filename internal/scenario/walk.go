@@ -24,14 +24,20 @@ func RulesWorld(proxyMode string) (Maker, error) {
 	if renderers[proxyMode] == nil {
 		return nil, fmt.Errorf("scenario: level rules knows no proxy mode %q", proxyMode)
 	}
-	return func(context.Context) (World, error) { return &walkWorld{views: NewRendered(proxyMode)}, nil }, nil
+	return func(context.Context) (World, error) {
+		return &walkWorld{views: NewRendered(proxyMode), mode: proxyMode}, nil
+	}, nil
 }
 
 type walkWorld struct {
 	views Views
 	view  trace.View
 	index *trace.Index
+	mode  string
 }
+
+// ProxyMode is the mode of the service proxy, "" at level model.
+func (w *walkWorld) ProxyMode() string { return w.mode }
 
 func (w *walkWorld) Close() error { return nil }
 

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"os"
 	"path/filepath"
 
 	"github.com/podway/podway/internal/hop/proxy/nft"
@@ -12,6 +13,12 @@ import (
 type Paths struct {
 	Cgroup string // control group of version 2 that holds the node and its Pods
 	BPF    string // BPF file system, for the pins
+	Netns  string // folder with the network namespaces of Pods
+}
+
+// FromEnvironment takes the paths from PODWAY_CGROUP, PODWAY_BPF and PODWAY_NETNS, where they are set.
+func FromEnvironment() Paths {
+	return Paths{Cgroup: os.Getenv("PODWAY_CGROUP"), BPF: os.Getenv("PODWAY_BPF"), Netns: os.Getenv("PODWAY_NETNS")}
 }
 
 // In returns the backend of a node: its programs at the node's control group, its packets' rules and UDP sockets in the
