@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/podway/podway/internal/hop/proxy"
-	"github.com/podway/podway/internal/hop/proxy/iptables"
 	"github.com/podway/podway/internal/hop/proxy/ebpf"
+	"github.com/podway/podway/internal/hop/proxy/iptables"
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/netns"
 )

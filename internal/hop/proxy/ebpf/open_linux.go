@@ -30,10 +30,15 @@ func In(ns *netns.NS, p Paths) *Backend {
 	if p.BPF == "" {
 		p.BPF = bpf.FindFS()
 	}
+	folders := namespaces
+	if p.Netns != "" {
+		folders = []string{p.Netns}
+	}
 	c := bpf.Config{Object: object, Programs: programs, Dir: filepath.Join(p.BPF, dirName), Cgroup: p.Cgroup}
 	return New(Host{
 		Open:    func() (bpf.Kernel, error) { return bpf.Open(c) },
 		Packets: nft.In(ns),
 		Netns:   func() (uint64, error) { return bpf.Netns(ns) },
+		Close:   closer{ns, folders}.close,
 	})
 }
