@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -88,7 +87,7 @@ func (b *Backend) Apply(ctx context.Context, p *proxy.Plan) (proxy.Applied, erro
 	before := b.applied
 	b.applied = nil // until the kernel has said yes
 	var n int
-	if before != nil && before.SameNode(p) && reflect.DeepEqual(before.Settings, p.Settings) {
+	if before != nil && before.SameNode(p) {
 		n, err = b.step(ctx, k, before, p)
 	} else {
 		done.Full = true

@@ -66,7 +66,7 @@ func (e *elements) port(p *proxy.Port) {
 	}
 	e.frontend(p, p.ClusterIP, which, &used)
 	for _, f := range p.External {
-		if f.Guarded || p.ExternalLocal && len(e.plan.Node.Pods(p.Is4())) == 0 {
+		if f.Guarded || p.ExternalLocal && !e.plan.LocalPods(p.Is4()).Known() {
 			continue
 		}
 		e.frontend(p, f.Addr, clusterList, &used) // clients on the node are not bound by externalTrafficPolicy

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/podway/podway/internal/hop/hoptest"
+	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	"github.com/podway/podway/internal/kernel/bpf"
 	knft "github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/nettest"
@@ -48,11 +49,11 @@ func newKernelHost(t *testing.T) hoptest.Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rules.Close() })
-	return &host{open: func() (bpf.Kernel, error) { return bpf.Open(configOf(n)) }, rules: rules}
+	return &host{open: func() (bpf.Kernel, error) { return bpf.Open(configOf(n)) }, rules: rules, config: proxytest.Default()}
 }
 
 func TestTheSuiteOnTheKernel(t *testing.T) {
-	s := subject(newKernelHost)
+	s := subject(proxytest.Default(), newKernelHost)
 	s.Steps, s.Every = 60, 29
 	hoptest.Run(t, s)
 }

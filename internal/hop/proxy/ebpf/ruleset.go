@@ -110,8 +110,8 @@ func seen(n proxy.Node, attached []string, f flow.Flow) bool {
 	if f.From == flow.FromNode {
 		return true
 	}
-	src := f.Src.Addr()
-	return f.From == flow.FromPod && slices.ContainsFunc(n.Pods(src.Is4()), func(p netip.Prefix) bool { return p.Contains(src) })
+	here := func(p netip.Prefix) bool { return p.Contains(f.Src.Addr()) }
+	return f.From == flow.FromPod && n.FromLocalPod(f) && (f.SrcLocal || slices.ContainsFunc(n.PodCIDRs, here))
 }
 
 // stray says in words what somebody changed between two rulesets.

@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 
 	"github.com/podway/podway/internal/flow"
@@ -10,17 +9,17 @@ import (
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/nft"
+	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	"github.com/podway/podway/internal/kernel/bpf"
 	knft "github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/model"
 )
 
-var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}
-
 // host is a host for hoptest whose kernel may refuse writes, before or after it carried them out.
 type host struct {
 	open   func() (bpf.Kernel, error)
 	rules  knft.Kernel
+	config proxy.Config
 	refuse func() error
 }
 
@@ -36,7 +35,8 @@ func (h *host) backend() *Backend {
 }
 
 func (h *host) Start(t *testing.T) hop.Hop {
-	return proxy.New(proxy.Options{Node: hoptest.NodeA, ServiceCIDRs: serviceCIDRs, Backend: h.backend()})
+	c := h.config
+	return proxy.New(proxy.Options{Node: c.Node, ServiceCIDRs: c.ServiceCIDRs, Settings: c.Settings, Host: c.Host, Backend: h.backend()})
 }
 
 func (h *host) FailWrites(refuse func() error) { h.refuse = refuse }
@@ -94,11 +94,15 @@ func (f *flakyRules) Apply(ctx context.Context, ops []knft.Op) error {
 }
 func (f *flakyRules) Close() error { return nil }
 
-func subject(newHost func(t *testing.T) hoptest.Host) hoptest.Subject {
+func subject(c proxy.Config, newHost func(t *testing.T) hoptest.Host) hoptest.Subject {
+	var last *model.Snapshot
+	var rules *Ruleset
 	want := func(s *model.Snapshot) *Ruleset {
-		p := *proxy.Decide(s, hoptest.NodeA)
-		p.ServiceCIDRs = serviceCIDRs
-		return Render(&p, nft.Render(&p))
+		if s != last {
+			p := c.Decide(s)
+			last, rules = s, Render(p, nft.Render(p))
+		}
+		return rules
 	}
 	return hoptest.Subject{
 		Cases:    hoptest.ServiceCases(),
@@ -108,13 +112,18 @@ func subject(newHost func(t *testing.T) hoptest.Host) hoptest.Subject {
 	}
 }
 
-func newFakeHost(*testing.T) hoptest.Host {
-	k := bpf.NewFake(programs)
-	return &host{open: func() (bpf.Kernel, error) { return k, nil }, rules: knft.NewFake()}
-}
-
 func TestTheSuiteOnAFakeKernel(t *testing.T) {
-	s := subject(newFakeHost)
-	s.Steps = 300
-	hoptest.Run(t, s)
+	for i, c := range proxytest.Configs() {
+		t.Run(c.Name, func(t *testing.T) {
+			s := subject(c.Config, func(*testing.T) hoptest.Host {
+				k := bpf.NewFake(programs)
+				return &host{open: func() (bpf.Kernel, error) { return k, nil }, rules: knft.NewFake(), config: c.Config}
+			})
+			s.Steps = 300
+			if i > 0 {
+				s.Steps, s.Every = 30, 7
+			}
+			hoptest.Run(t, s)
+		})
+	}
 }
