@@ -91,7 +91,7 @@ func (n *nodeFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	watcher := &cluster.Watcher{Clients: clients, Log: log, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices, cluster.Nodes, cluster.Pools}}
+	watcher := &cluster.Watcher{Clients: clients, Log: log, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices, cluster.Nodes, cluster.Pools, cluster.ServiceCIDRs}}
 	a := &agent.Agent{Source: watcher, Hops: hops, Node: n.node, Log: log, Metrics: metrics}
 	log.Info("node agent starts", "node", n.node, "hops", names, "version", version)
 	g, ctx := errgroup.WithContext(cmd.Context())

@@ -26,6 +26,8 @@ func Convert(obj any) any {
 		return ingress(o)
 	case *networkingv1.IngressClass:
 		return ingressClass(o)
+	case *networkingv1.ServiceCIDR:
+		return serviceCIDR(o)
 	case *corev1.Secret:
 		if s := secret(o); s != nil {
 			return s

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -109,6 +110,16 @@ func affinity(s *corev1.Service) time.Duration {
 	return time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
 }
 
+func serviceCIDR(c *networkingv1.ServiceCIDR) *model.ServiceCIDR {
+	out := &model.ServiceCIDR{Name: c.Name}
+	for _, r := range c.Spec.CIDRs {
+		if p, err := netip.ParsePrefix(r); err == nil {
+			out.CIDRs = append(out.CIDRs, p.Masked())
+		}
+	}
+	return out
+}
+
 func endpointSlice(s *discoveryv1.EndpointSlice) *model.EndpointSlice {
 	out := &model.EndpointSlice{
 		Name: model.N(s.Namespace, s.Name), UID: string(s.UID), ResourceVersion: s.ResourceVersion,
@@ -139,7 +150,7 @@ func endpoint(e *discoveryv1.Endpoint) (model.Endpoint, bool) {
 		return model.Endpoint{}, false
 	}
 	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
-	out := model.Endpoint{Addr: addr(e.Addresses[0]), Ready: ready, Serving: ready, Terminating: deref(e.Conditions.Terminating),
+	out := model.Endpoint{Addr: addr(e.Addresses[0]), Ready: ready, Serving: true, Terminating: deref(e.Conditions.Terminating),
 		Hostname: deref(e.Hostname), Node: deref(e.NodeName), Zone: deref(e.Zone)}
 	if e.Conditions.Serving != nil {
 		out.Serving = *e.Conditions.Serving

@@ -28,6 +28,7 @@ var kinds = map[string]func() metav1.Object{
 	"discovery.k8s.io/v1/EndpointSlice": func() metav1.Object { return &discoveryv1.EndpointSlice{} },
 	"networking.k8s.io/v1/Ingress":      func() metav1.Object { return &networkingv1.Ingress{} },
 	"networking.k8s.io/v1/IngressClass": func() metav1.Object { return &networkingv1.IngressClass{} },
+	"networking.k8s.io/v1/ServiceCIDR":  func() metav1.Object { return &networkingv1.ServiceCIDR{} },
 	"apps/v1/Deployment":                func() metav1.Object { return &appsv1.Deployment{} },
 	"apps/v1/StatefulSet":               func() metav1.Object { return &appsv1.StatefulSet{} },
 	"apps/v1/DaemonSet":                 func() metav1.Object { return &appsv1.DaemonSet{} },
@@ -35,7 +36,7 @@ var kinds = map[string]func() metav1.Object{
 }
 
 // clusterWide are the kinds without a namespace; all others default to "default".
-var clusterWide = map[string]bool{"Node": true, "IngressClass": true, "AddressPool": true}
+var clusterWide = map[string]bool{"Node": true, "IngressClass": true, "AddressPool": true, "ServiceCIDR": true}
 
 // DecodeAPI reads YAML or JSON documents into API objects. Kinds that podway has no use for are left out, and so are
 // empty documents; an unknown field or a wrong type is an error that names object and field. Objects before and after a

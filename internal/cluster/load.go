@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,10 +22,11 @@ type Clients struct {
 	Contact *Contact // of both; nil = only failing watches tell that the API server is lost
 }
 
-// list is one kind and how to list it.
+// list is one kind and how to list it. An optional one may be missing in a cluster where nothing is wrong.
 type list struct {
-	kind string
-	get  func() (runtime.Object, error)
+	kind     string
+	get      func() (runtime.Object, error)
+	optional bool
 }
 
 // Load lists every kind that the model knows, once, and returns the snapshot. A kind that may not be listed (RBAC) or
@@ -42,6 +44,9 @@ func Load(ctx context.Context, c Clients) (s *model.Snapshot, missing []string, 
 				return nil
 			})
 		}
+		if l.optional && apierrors.IsNotFound(lerr) {
+			continue
+		}
 		if lerr != nil {
 			failed++
 			missing, err = append(missing, fmt.Sprintf("%s: %v", l.kind, lerr)), lerr
@@ -58,19 +63,20 @@ func (c Clients) lists(ctx context.Context) []list {
 	all := metav1.ListOptions{ResourceVersion: "0"}
 	tls := metav1.ListOptions{ResourceVersion: "0", FieldSelector: tlsSecrets}
 	out := []list{
-		{"Services", func() (runtime.Object, error) { return t.CoreV1().Services("").List(ctx, all) }},
-		{"EndpointSlices", func() (runtime.Object, error) { return t.DiscoveryV1().EndpointSlices("").List(ctx, all) }},
-		{"Nodes", func() (runtime.Object, error) { return t.CoreV1().Nodes().List(ctx, all) }},
-		{"Pods", func() (runtime.Object, error) { return t.CoreV1().Pods("").List(ctx, all) }},
-		{"Ingresses", func() (runtime.Object, error) { return t.NetworkingV1().Ingresses("").List(ctx, all) }},
-		{"IngressClasses", func() (runtime.Object, error) { return t.NetworkingV1().IngressClasses().List(ctx, all) }},
-		{"TLS Secrets", func() (runtime.Object, error) { return t.CoreV1().Secrets("").List(ctx, tls) }},
-		{"Deployments", func() (runtime.Object, error) { return t.AppsV1().Deployments("").List(ctx, all) }},
-		{"StatefulSets", func() (runtime.Object, error) { return t.AppsV1().StatefulSets("").List(ctx, all) }},
-		{"DaemonSets", func() (runtime.Object, error) { return t.AppsV1().DaemonSets("").List(ctx, all) }},
+		{kind: "Services", get: func() (runtime.Object, error) { return t.CoreV1().Services("").List(ctx, all) }},
+		{kind: "EndpointSlices", get: func() (runtime.Object, error) { return t.DiscoveryV1().EndpointSlices("").List(ctx, all) }},
+		{kind: "Nodes", get: func() (runtime.Object, error) { return t.CoreV1().Nodes().List(ctx, all) }},
+		{kind: "Pods", get: func() (runtime.Object, error) { return t.CoreV1().Pods("").List(ctx, all) }},
+		{kind: "Ingresses", get: func() (runtime.Object, error) { return t.NetworkingV1().Ingresses("").List(ctx, all) }},
+		{kind: "IngressClasses", get: func() (runtime.Object, error) { return t.NetworkingV1().IngressClasses().List(ctx, all) }},
+		{kind: "TLS Secrets", get: func() (runtime.Object, error) { return t.CoreV1().Secrets("").List(ctx, tls) }},
+		{kind: "ServiceCIDRs", get: func() (runtime.Object, error) { return t.NetworkingV1().ServiceCIDRs().List(ctx, all) }, optional: true},
+		{kind: "Deployments", get: func() (runtime.Object, error) { return t.AppsV1().Deployments("").List(ctx, all) }},
+		{kind: "StatefulSets", get: func() (runtime.Object, error) { return t.AppsV1().StatefulSets("").List(ctx, all) }},
+		{kind: "DaemonSets", get: func() (runtime.Object, error) { return t.AppsV1().DaemonSets("").List(ctx, all) }},
 	}
 	if c.Dynamic != nil {
-		out = append(out, list{"AddressPools", func() (runtime.Object, error) { return c.Dynamic.Resource(PoolResource).List(ctx, all) }})
+		out = append(out, list{kind: "AddressPools", get: func() (runtime.Object, error) { return c.Dynamic.Resource(PoolResource).List(ctx, all) }})
 	}
 	return out
 }

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -33,12 +35,13 @@ const (
 	IngressClasses Kind = "ingressclasses"
 	TLSSecrets     Kind = "secrets"
 	Pools          Kind = "addresspools"
+	ServiceCIDRs   Kind = "servicecidrs"
 )
 
 const (
 	tlsSecrets   = "type=" + string(corev1.SecretTypeTLS)
-	poolRetry    = 5 * time.Second // how soon a missing AddressPool kind is looked for again
-	poolAsk      = 200 * time.Millisecond
+	kindRetry    = 5 * time.Second // how soon a kind that the API server does not have is looked for again
+	kindAsk      = 200 * time.Millisecond
 	publishPause = time.Millisecond
 )
 
@@ -118,8 +121,8 @@ func (w *Watcher) start(ctx context.Context) error {
 			inf = typed.Networking().V1().IngressClasses().Informer()
 		case TLSSecrets:
 			inf = secrets.Core().V1().Secrets().Informer()
-		case Pools:
-			if err := w.startPools(ctx); err != nil {
+		case Pools, ServiceCIDRs:
+			if err := w.startOptional(ctx, k); err != nil {
 				return err
 			}
 			continue
@@ -135,27 +138,39 @@ func (w *Watcher) start(ctx context.Context) error {
 	return nil
 }
 
-// startPools watches AddressPools, or waits in the background until the cluster has that kind.
-func (w *Watcher) startPools(ctx context.Context) error {
+// optional is a kind that an API server may lack: its resource, and an informer of its own, nil without a client for it.
+func (w *Watcher) optional(k Kind) (schema.GroupVersionResource, cache.SharedIndexInformer) {
+	if k == ServiceCIDRs {
+		f := informers.NewSharedInformerFactory(w.Clients.Typed, 0)
+		return networkingv1.SchemeGroupVersion.WithResource(string(k)), f.Networking().V1().ServiceCIDRs().Informer()
+	}
 	if w.Clients.Dynamic == nil {
+		return PoolResource, nil
+	}
+	return PoolResource, dynamicinformer.NewDynamicSharedInformerFactory(w.Clients.Dynamic, 0).ForResource(PoolResource).Informer()
+}
+
+// startOptional watches a kind that the API server may lack, or waits in the background until it has it.
+func (w *Watcher) startOptional(ctx context.Context, k Kind) error {
+	resource, inf := w.optional(k)
+	if inf == nil {
 		return nil
 	}
-	inf := dynamicinformer.NewDynamicSharedInformerFactory(w.Clients.Dynamic, 0).ForResource(PoolResource).Informer()
-	here, err := w.hasPools()
+	here, err := w.has(resource)
 	if err != nil { // a first view without the pools that there are would take addresses away
-		w.Log.Warn("the API server does not say whether it has AddressPools; will retry", "err", err)
+		w.Log.Warn("the API server does not say whether it has a kind; will retry", "kind", string(k), "err", err)
 	}
-	for ; err != nil; here, err = w.hasPools() {
-		if !pause(ctx, poolAsk) {
+	for ; err != nil; here, err = w.has(resource) {
+		if !pause(ctx, kindAsk) {
 			return ctx.Err()
 		}
 	}
-	if err := w.followSynced(Pools, inf, here); err != nil {
+	if err := w.followSynced(k, inf, here); err != nil {
 		return err
 	}
 	go func() {
-		for ; !here; here, _ = w.hasPools() {
-			if !pause(ctx, poolRetry) {
+		for ; !here; here, _ = w.has(resource) {
+			if !pause(ctx, kindRetry) {
 				return
 			}
 		}
@@ -174,15 +189,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (w *Watcher) hasPools() (bool, error) {
-	list, err := w.Clients.Typed.Discovery().ServerResourcesForGroupVersion(PoolResource.GroupVersion().String())
+func (w *Watcher) has(r schema.GroupVersionResource) (bool, error) {
+	list, err := w.Clients.Typed.Discovery().ServerResourcesForGroupVersion(r.GroupVersion().String())
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("cluster: discover %s: %w", PoolResource.GroupVersion(), err)
+		return false, fmt.Errorf("cluster: discover %s: %w", r.GroupVersion(), err)
 	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == PoolResource.Resource }), nil
+	return slices.ContainsFunc(list.APIResources, func(x metav1.APIResource) bool { return x.Name == r.Resource }), nil
 }
 
 func (w *Watcher) follow(k Kind, inf cache.SharedIndexInformer) error {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -99,6 +100,27 @@ func TestTheFirstSnapshotWaitsForTheAnswerWhetherThereArePools(t *testing.T) {
 	go func() { _ = w.Run(t.Context(), func(s *model.Snapshot) { snaps <- s }) }()
 	if first := next(t, snaps); first.Pools.Len() != 1 || asked < 2 {
 		t.Errorf("the first snapshot has %d pools after %d questions, want 1 after 2", first.Pools.Len(), asked)
+	}
+}
+
+func TestServiceCIDRsAreInTheFirstSnapshotWhereTheClusterHasThem(t *testing.T) {
+	client := fake.NewClientset(&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"},
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00:96::/112"}}})
+	for _, here := range []bool{true, false} {
+		client.Resources = nil
+		if here {
+			client.Resources = []*metav1.APIResourceList{{GroupVersion: "networking.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "servicecidrs"}}}}
+		}
+		w := &Watcher{Clients: Clients{Typed: client}, Kinds: []Kind{Services, ServiceCIDRs}, Log: slog.New(slog.DiscardHandler)}
+		snaps := make(chan *model.Snapshot, 100)
+		go func() { _ = w.Run(t.Context(), func(s *model.Snapshot) { snaps <- s }) }()
+		first, want := next(t, snaps), 0
+		if here {
+			want = 2
+		}
+		if r := first.ServiceCIDRs.At("kubernetes"); (r != nil) != here || r != nil && len(r.CIDRs) != want {
+			t.Errorf("the kind is there %t: the first snapshot has %v", here, r)
+		}
 	}
 }
 

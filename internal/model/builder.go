@@ -24,7 +24,7 @@ func (b *Builder) Snapshot(now time.Time) *Snapshot {
 }
 
 // Put adds or replaces an object of any of the model's kinds: *Service, *EndpointSlice, *Node, *Pod, *Ingress,
-// *IngressClass, *Secret, *Pool, *Workload. It panics on any other type.
+// *IngressClass, *Secret, *Pool, *ServiceCIDR, *Workload. It panics on any other type.
 func (b *Builder) Put(obj any) {
 	s := &b.s
 	switch o := obj.(type) {
@@ -44,6 +44,8 @@ func (b *Builder) Put(obj any) {
 		s.Secrets = s.Secrets.Set(o.Name, o)
 	case *Pool:
 		s.Pools = s.Pools.Set(o.Name, o)
+	case *ServiceCIDR:
+		s.ServiceCIDRs = s.ServiceCIDRs.Set(o.Name, o)
 	case *Workload:
 		s.Workloads = s.Workloads.Set(o.key(), o)
 	default:
@@ -71,6 +73,8 @@ func (b *Builder) Delete(obj any) {
 		s.Secrets = s.Secrets.Delete(o.Name)
 	case *Pool:
 		s.Pools = s.Pools.Delete(o.Name)
+	case *ServiceCIDR:
+		s.ServiceCIDRs = s.ServiceCIDRs.Delete(o.Name)
 	case *Workload:
 		s.Workloads = s.Workloads.Delete(o.key())
 	default:

@@ -11,6 +11,8 @@ type Change struct {
 	Classes   []string
 	Secrets   []Name
 	Pools     []string
+
+	ServiceCIDRs []string
 }
 
 // Everything is the change that hides nothing.
@@ -18,7 +20,7 @@ func Everything() Change { return Change{All: true} }
 
 // Empty reports whether nothing differs.
 func (c Change) Empty() bool {
-	return !c.All && len(c.Services)+len(c.Nodes)+len(c.Pods)+len(c.Ingresses)+len(c.Classes)+len(c.Secrets)+len(c.Pools) == 0
+	return !c.All && len(c.Services)+len(c.Nodes)+len(c.Pods)+len(c.Ingresses)+len(c.Classes)+len(c.Secrets)+len(c.Pools)+len(c.ServiceCIDRs) == 0
 }
 
 // Diff compares two snapshots; old may be nil. It costs what differs, not what is there.
@@ -34,6 +36,8 @@ func Diff(old, new *Snapshot) Change {
 		Classes:   changed(old.Classes, new.Classes),
 		Secrets:   changed(old.Secrets, new.Secrets),
 		Pools:     changed(old.Pools, new.Pools),
+
+		ServiceCIDRs: changed(old.ServiceCIDRs, new.ServiceCIDRs),
 	}
 }
 

@@ -102,7 +102,7 @@ type EndpointPort struct {
 type Endpoint struct {
 	Addr        netip.Addr
 	Ready       bool // nil in the API = true
-	Serving     bool // nil = Ready
+	Serving     bool // nil = true
 	Terminating bool
 	Hostname    string
 	Node        string
@@ -126,4 +126,10 @@ func (b *Backends) Each(f func(*EndpointSlice, *Endpoint)) {
 			f(s, &s.Endpoints[i])
 		}
 	}
+}
+
+// ServiceCIDR is a networking.k8s.io/v1 ServiceCIDR: ranges from which ClusterIPs are given (KEP-1880).
+type ServiceCIDR struct {
+	Name  string
+	CIDRs []netip.Prefix
 }

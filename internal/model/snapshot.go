@@ -21,6 +21,8 @@ type Snapshot struct {
 	Pools     Map[string, *Pool]
 	Workloads Map[Name, *Workload] // key: namespace and "Kind/name"
 
+	ServiceCIDRs Map[string, *ServiceCIDR]
+
 	backends Map[Name, *Backends] // Service name -> its slices
 }
 

@@ -37,6 +37,15 @@ func (c Config) host() []netip.Addr {
 	return c.Host()
 }
 
+// ranges are all that ClusterIPs are given from, sorted.
+func (c Config) ranges(s *model.Snapshot) []netip.Prefix {
+	out := slices.Clone(c.ServiceCIDRs)
+	for r := range s.ServiceCIDRs.Values() {
+		out = append(out, r.CIDRs...)
+	}
+	return widest(out)
+}
+
 // Planner keeps the plan of the newest snapshot and decides anew only what changed. It belongs to one goroutine.
 type Planner struct {
 	config Config
@@ -93,7 +102,7 @@ func (p *Planner) Update(s *model.Snapshot, c model.Change) (*Plan, int) {
 	p.host = p.config.host()
 	node := decideNode(s, p.config.Node, &p.config.Settings, p.host)
 	moved := !node.equal(&p.plan.Node)
-	next := &Plan{Node: node, Services: p.plan.Services, Settings: p.config.Settings, ServiceCIDRs: p.config.ServiceCIDRs}
+	next := &Plan{Node: node, Services: p.plan.Services, Settings: p.config.Settings, ServiceCIDRs: p.config.ranges(s)}
 	names := c.Services
 	if c.All || moved {
 		names = p.allNames(s)

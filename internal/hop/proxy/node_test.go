@@ -104,3 +104,12 @@ func TestABalanceOfMaglevIsSaidByAnAnnotation(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRangesOfClusterIPsAreThoseOfTheClusterAndOfTheConfiguration(t *testing.T) {
+	s := hoptest.NewCluster().Put(&model.ServiceCIDR{Name: "kubernetes", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}},
+		&model.ServiceCIDR{Name: "more", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.100.0.0/16")}}).Snapshot()
+	p := Config{Node: hoptest.NodeA, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/20"), netip.MustParsePrefix("fd00:96::/112")}}.Decide(s)
+	if got, want := fmt.Sprint(p.ServiceCIDRs), "[10.96.0.0/16 10.100.0.0/16 fd00:96::/112]"; got != want {
+		t.Errorf("ranges %s, want %s", got, want)
+	}
+}
