@@ -13,7 +13,7 @@ import (
 const annotationPrefix = "podway.io/"
 
 func nodeOf(n *corev1.Node) *model.Node {
-	out := &model.Node{Name: n.Name, UID: string(n.UID), Zone: n.Labels[corev1.LabelTopologyZone],
+	out := &model.Node{Name: n.Name, UID: string(n.UID), Zone: n.Labels[corev1.LabelTopologyZone], CPU: n.Status.Allocatable.Cpu().MilliValue(),
 		Deleting: n.DeletionTimestamp != nil, Labels: n.Labels}
 	for _, t := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for _, a := range n.Status.Addresses {

@@ -13,6 +13,7 @@ type Node struct {
 	PodCIDRs    []netip.Prefix // spec.podCIDRs
 	Ready       bool           // condition Ready is True
 	Zone        string         // label topology.kubernetes.io/zone
+	CPU         int64          // status.allocatable.cpu, in thousandths of a core
 	ExcludeLB   bool           // label node.kubernetes.io/exclude-from-external-load-balancers is present
 	Deleting    bool
 	Labels      map[string]string

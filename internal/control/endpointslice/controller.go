@@ -48,6 +48,8 @@ type Controller struct {
 	mu       sync.Mutex
 	snap     *model.Snapshot
 	index    *index
+	cpu      zones // of cpuOf
+	cpuOf    Nodes
 	services map[model.Name]*state
 }
 
@@ -60,8 +62,9 @@ type state struct {
 	gone    bool      // seen to vanish
 	missing time.Time // since when slices are there without a Service
 	fight   fight
-	writing bool // a sync writes now; what comes in may be the echo of a write whose answer is still on its way
-	recheck bool // something came in meanwhile
+	hints   map[string]string // of each family with hints by proportion, as last told
+	writing bool              // a sync writes now; what comes in may be the echo of a write whose answer is still on its way
+	recheck bool              // something came in meanwhile
 }
 
 // dirt is what changed since the last sync. pods is nil when everything must be looked at.

@@ -23,6 +23,10 @@ const (
 // the whole new content of existing ones, with their old resource version.
 type Changes struct {
 	Create, Update, Delete []*model.EndpointSlice
+
+	// Unhinted says, for each family of a Service that asks for hints by proportion, why its endpoints have none; "" when
+	// they have.
+	Unhinted map[string]string
 }
 
 // Empty reports whether there is nothing to write.
@@ -41,6 +45,10 @@ type Nodes = model.Map[string, *model.Node]
 // selector matches, in any order; existing are the slices to look after, each with the Service as its name. A Service
 // without selector keeps its slices as they are.
 func Desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*model.EndpointSlice) Changes {
+	return desired(svc, pods, nodes, existing, func() zones { return zonesOf(nodes) })
+}
+
+func desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*model.EndpointSlice, cpu func() zones) Changes {
 	if svc.Type == model.ExternalName {
 		return Changes{Delete: alive(existing)}
 	}
@@ -49,13 +57,37 @@ func Desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*mod
 	}
 	own := sliceMeta{managedBy: ManagedBy, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, ManagedBy), noCreate: svc.Deleting}
 	g := newGrouper(svc, nodes)
-	return eachFamily(svc, existing, func(family string, there []*model.EndpointSlice) Changes {
-		return place(svc.Name, family, own, there, g.groups(family, pods), nil)
+	var unhinted map[string]string
+	if proportional(svc) {
+		unhinted = map[string]string{}
+	}
+	out := eachFamily(svc, existing, func(family string, there []*model.EndpointSlice) Changes {
+		groups := g.groups(family, pods)
+		if unhinted != nil {
+			unhinted[family] = cpu().hint(groups, hintsOf(there, svc.UID))
+		}
+		return place(svc.Name, family, own, there, groups, nil)
 	})
+	out.Unhinted = unhinted
+	return out
+}
+
+// hintsOf is the zone that each Pod's endpoint is hinted at now.
+func hintsOf(list []*model.EndpointSlice, owner string) map[string]string {
+	out := map[string]string{}
+	for _, s := range list {
+		for i := range s.Endpoints {
+			if e := &s.Endpoints[i]; s.OwnerUID == owner && len(e.ForZones) == 1 {
+				out[e.Pod.Name] = e.ForZones[0]
+			}
+		}
+	}
+	return out
 }
 
 // Touch is Desired when all that happened since the slices were right is a change to the Pods named in changed; members
-// are those of them that the selector (still) matches. With shelves kept from call to call it looks at these Pods only.
+// are those of them that the selector (still) matches. With shelves kept from call to call it looks at these Pods only. It
+// cannot give hints by proportion, for which all endpoints count, nor find room while a Service is on its way out.
 func Touch(svc *model.Service, members []*model.Pod, changed []string, nodes Nodes, existing []*model.EndpointSlice, shelves Shelves) Changes {
 	if svc.Type == model.ExternalName || len(svc.Selector) == 0 {
 		return Changes{}

@@ -1,6 +1,8 @@
 package endpointslice
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +47,15 @@ func (c *Controller) repair(n model.Name) {
 
 // event tells the user about a Service, by a Warning.
 func (c *Controller) event(n model.Name, reason, message string) {
-	c.Log.Warn("endpoint slices", "service", n.String(), "reason", reason, "message", message)
+	c.tell(n, corev1.EventTypeWarning, reason, message)
+}
+
+func (c *Controller) tell(n model.Name, kind, reason, message string) {
+	level := slog.LevelInfo
+	if kind == corev1.EventTypeWarning {
+		level = slog.LevelWarn
+	}
+	c.Log.Log(context.Background(), level, "endpoint slices", "service", n.String(), "reason", reason, "message", message)
 	if c.Recorder == nil {
 		return
 	}
@@ -53,5 +63,5 @@ func (c *Controller) event(n model.Name, reason, message string) {
 	if svc := c.snap.Services.At(n); svc != nil {
 		ref.UID, ref.ResourceVersion = uid(svc.UID), svc.ResourceVersion
 	}
-	c.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
+	c.Recorder.Event(ref, kind, reason, message)
 }

@@ -24,12 +24,16 @@ type group struct {
 type grouper struct {
 	svc   *model.Service
 	nodes Nodes
+	close string               // trafficDistribution, unless hints go by proportion
 	named bool                 // a target port has a name: it is looked up in each Pod
 	fixed []model.EndpointPort // the ports when none has
 }
 
 func newGrouper(svc *model.Service, nodes Nodes) *grouper {
-	g := &grouper{svc: svc, nodes: nodes}
+	g := &grouper{svc: svc, nodes: nodes, close: svc.TrafficDistribution}
+	if proportional(svc) {
+		g.close = ""
+	}
 	for _, p := range svc.Ports {
 		g.named = g.named || p.TargetPort.Name != ""
 	}
@@ -65,28 +69,28 @@ func (g *grouper) groups(family string, pods []*model.Pod) map[string]*group {
 			out[key] = gr
 		}
 		e := model.Endpoint{Addr: addr}
-		fillEndpoint(&e, g.svc, p, node)
+		g.fill(&e, p, node)
 		gr.endpoints = append(gr.endpoints, e)
 	}
 	return out
 }
 
-// fillEndpoint applies the rules of conditions (KEP-1672), host names and hints (KEP-3015; only ready endpoints get
-// hints, since only they count when a proxy looks whether hints are usable).
-func fillEndpoint(e *model.Endpoint, svc *model.Service, p *model.Pod, node *model.Node) {
+// fill applies the rules of conditions (KEP-1672), host names and hints (KEP-3015; only ready endpoints get hints, since
+// only they count when a proxy looks whether hints are usable).
+func (g *grouper) fill(e *model.Endpoint, p *model.Pod, node *model.Node) {
 	e.Serving, e.Terminating = p.Ready, p.Deleting
-	e.Ready = svc.PublishNotReady || p.Ready && !p.Deleting
+	e.Ready = g.svc.PublishNotReady || p.Ready && !p.Deleting
 	e.Node, e.Pod, e.PodUID = p.Node, p.Name, p.UID
 	if node != nil {
 		e.Zone = node.Zone
 	}
-	if p.Hostname != "" && p.Subdomain == svc.Name.Name {
+	if p.Hostname != "" && p.Subdomain == g.svc.Name.Name {
 		e.Hostname = p.Hostname
 	}
 	if !e.Ready {
 		return
 	}
-	switch svc.TrafficDistribution {
+	switch g.close {
 	case "PreferSameNode":
 		if e.Node != "" {
 			e.ForNodes = []string{e.Node}
@@ -97,6 +101,16 @@ func fillEndpoint(e *model.Endpoint, svc *model.Service, p *model.Pod, node *mod
 			e.ForZones = []string{e.Zone}
 		}
 	}
+}
+
+// proportional reports whether the Service asks for hints by the CPU of zones (KEP-2433): deprecated, still honoured, and
+// stronger than trafficDistribution.
+func proportional(svc *model.Service) bool {
+	mode, ok := svc.Annotations[annotationHints]
+	if !ok {
+		mode = svc.Annotations[annotationTopology]
+	}
+	return mode == "Auto" || mode == "auto"
 }
 
 // portsOf resolves the Service's target ports; those that the Pod has no name for are left out. p may be nil when no

@@ -22,7 +22,14 @@ func (c *Controller) ingest(s *model.Snapshot) {
 	for _, n := range model.Diff(old, s).Services {
 		c.serviceChanged(n, old, first)
 	}
-	model.Changed(old.Nodes, s.Nodes, func(n string) { c.nodeChanged(n, old.Nodes.At(n), s.Nodes.At(n)) })
+	shares := false
+	model.Changed(old.Nodes, s.Nodes, func(n string) {
+		shares = shares || !sameShare(old.Nodes.At(n), s.Nodes.At(n))
+		c.nodeChanged(n, old.Nodes.At(n), s.Nodes.At(n))
+	})
+	if shares && !first {
+		c.sharesChanged()
+	}
 }
 
 func (c *Controller) podChanged(old, new *model.Pod, first bool) {
@@ -86,6 +93,23 @@ func (c *Controller) nodeChanged(name string, old, new *model.Node) {
 	}
 }
 
+// sharesChanged has the Services looked at whose hints go by the CPU of zones.
+func (c *Controller) sharesChanged() {
+	for n, svc := range c.index.services {
+		if proportional(svc) {
+			c.soil(n, "", time.Time{})
+		}
+	}
+}
+
+// sameShare reports whether a Node counts as much for its zone as before.
+func sameShare(a, b *model.Node) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Zone == b.Zone && a.Ready == b.Ready && a.CPU == b.CPU && isControlPlane(a) == isControlPlane(b)
+}
+
 // samePod reports whether two views of a Pod give the same endpoints.
 func samePod(a, b *model.Pod) bool {
 	if a == nil || b == nil {
@@ -102,7 +126,7 @@ func sameService(a, b *model.Service) bool {
 		return a == b
 	}
 	return a.UID == b.UID && a.Deleting == b.Deleting && a.Type == b.Type && a.HasClusterIP() == b.HasClusterIP() &&
-		a.PublishNotReady == b.PublishNotReady && a.TrafficDistribution == b.TrafficDistribution &&
+		a.PublishNotReady == b.PublishNotReady && a.TrafficDistribution == b.TrafficDistribution && proportional(a) == proportional(b) &&
 		slices.Equal(a.IPFamilies, b.IPFamilies) && slices.Equal(a.Ports, b.Ports) &&
 		maps.Equal(a.Selector, b.Selector) && maps.Equal(a.Labels, b.Labels)
 }

@@ -16,6 +16,8 @@ const (
 	annotationTrigger      = "endpoints.kubernetes.io/last-change-trigger-time"
 	annotationOverCapacity = "endpoints.kubernetes.io/over-capacity"
 	annotationLastApplied  = "kubectl.kubernetes.io/last-applied-configuration"
+	annotationTopology     = "service.kubernetes.io/topology-mode"
+	annotationHints        = "service.kubernetes.io/topology-aware-hints" // the older name of it
 	annotationLeader       = "control-plane.alpha.kubernetes.io/leader"
 )
 

@@ -31,19 +31,20 @@ import (
 
 	objects "github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/control/controltest"
+	"github.com/podway/podway/internal/model"
 )
 
 var (
 	oracleCases = flag.Int("cases", 200, "how many random clusters the oracle test runs")
 	oracleSeed  = flag.Uint64("seed", 1, "the first seed of the oracle test")
-	oracleSteps = flag.Int("steps", 25, "how long each of them lives")
+	oracleSteps = flag.Int("steps", 20, "how long each of them lives")
 )
 
 // Random clusters live through random events. After each, podway's Controller and k8s.io/endpointslice, the reconciler of
 // kube-controller-manager, must have written the same endpoints, ports, labels and owners for every Service, however they
 // are packed; and podway may not have needed more writes. In some, others edit podway's slices, or writes fail.
 func TestTheSlicesAreThoseOfKubernetesWhateverHappens(t *testing.T) {
-	var ours, theirs int
+	var ours, theirs, hinted int
 	for i := range *oracleCases {
 		seed, size := *oracleSeed+uint64(i), 12
 		if i%20 == 19 {
@@ -51,7 +52,7 @@ func TestTheSlicesAreThoseOfKubernetesWhateverHappens(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			hard := i%10 == 8
-			a, b := runOracle(t, seed, size, *oracleSteps, hard)
+			a, b := runOracle(t, seed, size, *oracleSteps, hard, &hinted)
 			if !hard {
 				ours, theirs = ours+a, theirs+b
 			}
@@ -60,13 +61,16 @@ func TestTheSlicesAreThoseOfKubernetesWhateverHappens(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("writes of slices: podway %d, k8s.io/endpointslice %d", ours, theirs)
+	t.Logf("writes of slices: podway %d, k8s.io/endpointslice %d; hints by proportion seen %d times", ours, theirs, hinted)
+	if hinted < *oracleCases/3 {
+		t.Errorf("hints by proportion were seen only %d times", hinted)
+	}
 	if ours > theirs+theirs/50 { // podway writes at once what the library sees together
 		t.Errorf("podway needed %d writes, the library %d", ours, theirs)
 	}
 }
 
-func runOracle(t *testing.T, seed uint64, size, steps int, hard bool) (ourWrites, theirWrites int) {
+func runOracle(t *testing.T, seed uint64, size, steps int, hard bool, hinted *int) (ourWrites, theirWrites int) {
 	w := newWorld(seed, size)
 	a, b := newOurs(t, w), newTheirs(w)
 	defer func() { a.close() }()
@@ -90,10 +94,11 @@ func runOracle(t *testing.T, seed uint64, size, steps int, hard bool) (ourWrites
 		}
 		b.reconcile(t, all)
 		// Services on their way out get no new slices: who has which of the old ones is the library's dice.
-		if d := difference(linesOf(w.lasting(b.list(t))), linesOf(w.lasting(a.list(t)))); d != "" {
+		if d := difference(linesOf(w, w.lasting(b.list(t))), linesOf(w, w.lasting(a.list(t)))); d != "" {
 			t.Fatalf("seed %d step %d (%s): library -, podway +\n%s\nServices: %s", seed, step, strings.Join(did, ", "), d, text1(w.services))
 		}
 		a.packed(t)
+		a.hinted += a.shared(t, w)
 		if w.one(30) {
 			a.close()
 			a.start(t, w)
@@ -101,6 +106,7 @@ func runOracle(t *testing.T, seed uint64, size, steps int, hard bool) (ourWrites
 		}
 		did = w.step()
 	}
+	*hinted += a.hinted
 	return a.writes(), b.writes()
 }
 
@@ -110,7 +116,7 @@ type ours struct {
 	feed   *controltest.Feed
 	stop   context.CancelFunc
 	done   *sync.WaitGroup
-	count  int
+	hinted int // Services, in all steps
 }
 
 func newOurs(t *testing.T, w *world) *ours {
@@ -276,6 +282,11 @@ func (b *theirs) reconcile(t *testing.T, all []news) {
 	}
 	b.collect(t)
 	log := klog.New(nil)
+	var known []*corev1.Node
+	for _, n := range b.w.nodes {
+		known = append(known, n.DeepCopy()) // the library adds the CPU up in place
+	}
+	b.zones.SetNodes(log, known)
 	for _, svc := range b.w.services {
 		if svc.Spec.Type == corev1.ServiceTypeExternalName || svc.Spec.Selector == nil {
 			continue
@@ -316,9 +327,50 @@ func (w *world) lasting(list []*discoveryv1.EndpointSlice) []*discoveryv1.Endpoi
 	})
 }
 
+func (w *world) proportional(s *discoveryv1.EndpointSlice) bool {
+	svc := w.services[s.Namespace+"/"+s.Labels[labelServiceName]]
+	return svc != nil && proportional(objects.Convert(svc).(*model.Service))
+}
+
+// shared checks that hints by proportion give no zone much less than its share of CPU.
+func (a *ours) shared(t *testing.T, w *world) (services int) {
+	t.Helper()
+	var all Nodes
+	for _, n := range w.nodes {
+		all = all.Set(n.Name, objects.Convert(n).(*model.Node))
+	}
+	count := map[string]map[string]int{}
+	for _, s := range w.lasting(a.list(t)) {
+		key := s.Namespace + "/" + s.Labels[labelServiceName] + " " + string(s.AddressType)
+		for _, e := range s.Endpoints {
+			if !w.proportional(s) || e.Hints == nil {
+				continue
+			}
+			if count[key] == nil {
+				count[key] = map[string]int{}
+			}
+			count[key][e.Hints.ForZones[0].Name]++
+		}
+	}
+	z := zonesOf(all)
+	for key, c := range count {
+		n := 0
+		for _, zone := range c {
+			n += zone
+		}
+		for zone, cpu := range z.cpu {
+			if c[zone]*12*int(z.total) < n*10*int(cpu) {
+				t.Errorf("%s: zone %s with %d of %d CPU gets %v", key, zone, cpu, z.total, c)
+			}
+		}
+	}
+	return len(count)
+}
+
 // linesOf is what the slices say, a line for each endpoint, without where it stands, and one for a Service that has none.
-// (The library leaves an empty slice beside others when a Pod has neither an address of the family nor a port.)
-func linesOf(list []*discoveryv1.EndpointSlice) (out []string) {
+// (The library leaves an empty slice beside others when a Pod has neither an address of the family nor a port.) Of hints by
+// proportion it says only whether they are there.
+func linesOf(w *world, list []*discoveryv1.EndpointSlice) (out []string) {
 	filled := map[string]bool{}
 	of := func(s *discoveryv1.EndpointSlice) string {
 		return s.Namespace + "/" + s.Labels[labelServiceName] + string(s.AddressType)
@@ -334,6 +386,9 @@ func linesOf(list []*discoveryv1.EndpointSlice) (out []string) {
 			out = append(out, head+" empty")
 		}
 		for _, e := range s.Endpoints {
+			if w.proportional(s) && e.Hints != nil {
+				e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "by proportion"}}}
+			}
 			out = append(out, head+" "+text1(e))
 		}
 	}

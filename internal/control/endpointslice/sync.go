@@ -107,8 +107,8 @@ func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {
 		return c.planOrphans(n, s, slices.Concat(own, mirror))
 	}
 	switch {
-	case d.pods == nil || svc.Deleting: // no new slices: what found no room may find it now
-		ch = Desired(svc, c.index.members(n), c.snap.Nodes, own)
+	case d.pods == nil || svc.Deleting || proportional(svc):
+		ch = desired(svc, c.index.members(n), c.snap.Nodes, own, c.zones)
 	default:
 		members, selected := make([]*model.Pod, 0, len(d.pods)), c.index.selected[n]
 		for name := range d.pods {
@@ -118,6 +118,7 @@ func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {
 		}
 		ch = Touch(svc, members, slices.Collect(maps.Keys(d.pods)), c.snap.Nodes, own, s.shelves)
 	}
+	c.tellHints(n, s, ch.Unhinted)
 	if ep, known := c.endpoints.get(n); known {
 		ch.add(Mirror(svc, ep, mirror))
 	}

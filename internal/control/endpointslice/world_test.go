@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,7 +21,8 @@ type world struct {
 	services map[string]*corev1.Service
 	nodes    map[string]*corev1.Node
 	uid      int
-	size     int // of Pods in a namespace
+	size     int  // of Pods in a namespace
+	complete bool // all Nodes have a zone and CPU, and all Pods a Node
 
 	news []news // since the last call of take
 }
@@ -33,14 +35,17 @@ type news struct {
 
 func newWorld(seed uint64, size int) *world {
 	w := &world{rnd: rand.New(rand.NewPCG(seed, 85353)), pods: map[string]*corev1.Pod{}, services: map[string]*corev1.Service{},
-		nodes: map[string]*corev1.Node{}, size: size}
+		nodes: map[string]*corev1.Node{}, size: size, complete: seed%3 == 0}
+	if w.complete && size < 100 {
+		w.size *= 3
+	}
 	for i := range 4 {
 		w.putNode(fmt.Sprintf("node-%d", i))
 	}
 	for range 3 {
 		w.addService()
 	}
-	for range size / 2 {
+	for range w.size / 2 {
 		w.addPod()
 	}
 	return w
@@ -119,7 +124,9 @@ func (w *world) addPod() string {
 	p := &corev1.Pod{ObjectMeta: w.meta(ns, key)}
 	p.Labels = w.podLabels()
 	p.Spec.NodeName = oneOf(w, "node-0", "node-1", "node-2", "node-3", "node-3", "ghost")
-	if w.one(12) {
+	if w.complete {
+		p.Spec.NodeName = oneOf(w, "node-0", "node-1", "node-2", "node-3")
+	} else if w.one(12) {
 		p.Spec.NodeName = ""
 	}
 	web, admin := oneOf[int32](w, 8080, 8080, 8081), oneOf[int32](w, 9000, 9001)
@@ -256,6 +263,7 @@ func (w *world) addService() string {
 	w.ports(s)
 	s.Spec.PublishNotReadyAddresses = w.one(5)
 	w.distribution(s)
+	w.topology(s)
 	w.put(s)
 	return "add Service " + ns + "/" + name
 }
@@ -284,6 +292,12 @@ func (w *world) distribution(s *corev1.Service) {
 	}
 }
 
+func (w *world) topology(s *corev1.Service) {
+	s.Annotations = oneOf(w, nil, nil, nil, map[string]string{corev1.AnnotationTopologyMode: "Auto"}, map[string]string{corev1.AnnotationTopologyMode: "auto"},
+		map[string]string{corev1.AnnotationTopologyMode: "Disabled"}, map[string]string{corev1.DeprecatedAnnotationTopologyAwareHints: "Auto"},
+		map[string]string{corev1.AnnotationTopologyMode: "Auto", corev1.DeprecatedAnnotationTopologyAwareHints: "Disabled"})
+}
+
 func (w *world) editService() string {
 	key := pick(w, w.services)
 	if key == "" {
@@ -296,6 +310,7 @@ func (w *world) editService() string {
 		},
 		"publish":      func() { s.Spec.PublishNotReadyAddresses = !s.Spec.PublishNotReadyAddresses },
 		"distribution": func() { w.distribution(s) },
+		"topology":     func() { w.topology(s) },
 		"ports":        func() { w.ports(s) },
 		"labels": func() {
 			s.Labels = oneOf(w, nil, map[string]string{"team": "red"}, map[string]string{"team": "blue", "x": "y"},
@@ -361,8 +376,17 @@ func (w *world) changeNode() string {
 
 func (w *world) putNode(name string) {
 	n := &corev1.Node{ObjectMeta: w.meta("", name)}
-	if zone := oneOf(w, "zone-a", "zone-a", "zone-b", ""); zone != "" {
+	if zone := oneOf(w, "zone-a", "zone-a", "zone-a", "zone-b", "zone-b", "zone-c", ""); zone != "" || w.complete {
+		if zone == "" {
+			zone = "zone-b"
+		}
 		n.Labels = map[string]string{corev1.LabelTopologyZone: zone}
+		if w.one(8) {
+			n.Labels["node-role.kubernetes.io/control-plane"] = ""
+		}
+	}
+	if w.complete || !w.one(12) {
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: oneOf(w, resource.MustParse("4"), resource.MustParse("3800m"), resource.MustParse("16"))}
 	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: oneOf(w, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse)}}
 	w.put(n)
