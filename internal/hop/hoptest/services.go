@@ -108,7 +108,12 @@ func policies(add adder) {
 	add("affinity and another without", Service("cart", 7, clientIP), Slice("cart", both()...), Service("web", 8), Slice("web", both()...))
 }
 
+// byAddress asks for a choice by the client's address.
+func byAddress(s *model.Service) { s.Annotations = map[string]string{"podway.io/balance": "maglev"} }
+
 func choices(add adder) {
+	add("by the client's address", Service("cart", 7, exposed, byAddress), Slice("cart", both()...))
+	add("by the client's address, sticky, external Local", Service("cart", 7, exposed, byAddress, clientIP, externalLocal), Slice("cart", both()...))
 	add("draining here, ready elsewhere", Service("cart", 7, exposed, externalLocal), Slice("cart", Draining("10.244.1.5"), Ready("10.244.2.6")))
 	add("draining everywhere", Service("cart", 7, exposed, internalLocal), Slice("cart", Draining("10.244.1.5"), Draining("10.244.2.6")))
 	add("draining elsewhere only", Service("cart", 7, internalLocal), Slice("cart", Draining("10.244.2.6"), Unready("10.244.1.5")))
@@ -145,6 +150,13 @@ func oddities(add adder) {
 		sl.Ports = []model.EndpointPort{{Name: "http", Protocol: model.TCP, Port: port}, {Name: "metrics", Protocol: model.TCP, Port: port + 1}, {Name: "other", Protocol: model.TCP, Port: 1}}
 		return sl
 	}
+	twoSticky := *twoPorts
+	twoSticky.AffinityTimeout = time.Hour
+	twoPods := Slice("cart", both()...)
+	twoPods.Ports = append(twoPods.Ports, model.EndpointPort{Name: "metrics", Protocol: model.TCP, Port: 9090})
+	add("two ports, sticky", &twoSticky, twoPods)
+	add("two ports, sticky, no endpoint in common", &twoSticky, Slice("cart", both()[:1]...), onlyMetrics(far()...))
+	add("endpoints of the host network with one address and two ports, sticky", &twoSticky, host("a", 8080), host("b", 9000))
 	add("endpoints of the host network with one address and two ports", twoPorts, host("a", 8080), host("b", 9000))
 	add("two Services with one external address", Service("cart", 7, exposed), Slice("cart", both()...),
 		Service("web", 8, func(s *model.Service) { s.ExternalIPs = []netip.Addr{netip.MustParseAddr("198.51.101.7")} }), Slice("web", far()...))
@@ -166,6 +178,14 @@ func oddities(add adder) {
 	add("guarded in one family only", Service("cart", 7, exposed, dual, ranges("203.0.113.0/24"), func(s *model.Service) {
 		s.LoadBalancerIPs = append(s.LoadBalancerIPs, model.LoadBalancerIP{Addr: netip.MustParseAddr("2001:db8:2::7")})
 	}), Slice("cart", both()...), six)
+}
+
+// onlyMetrics is a second slice of shop/cart with the port metrics alone.
+func onlyMetrics(eps ...model.Endpoint) *model.EndpointSlice {
+	sl := Slice("cart", eps...)
+	sl.Name.Name = "cart-metrics"
+	sl.Ports = []model.EndpointPort{{Name: "metrics", Protocol: model.TCP, Port: 9090}}
+	return sl
 }
 
 // elsewhere are clusters that say something else of the node itself.

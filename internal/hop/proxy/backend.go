@@ -27,6 +27,12 @@ type Backend interface {
 	Remove(ctx context.Context) error
 }
 
+// Limited is a Backend that cannot do what some settings ask for.
+type Limited interface {
+	// Can returns nil, or an error that wraps errors.ErrUnsupported and names the setting and the remedy.
+	Can(s *Settings) error
+}
+
 // Ruleset is rules as the host has them or should have them.
 type Ruleset interface {
 	Text() string

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/proxy/maglev"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -94,9 +95,20 @@ func (p *Plan) serve(port *Port, at Frontend, f flow.Flow) flow.Verdict {
 	if len(targets) == 0 && local {
 		return flow.Verdict{Action: flow.Dropped, Why: "the traffic policy is Local and no endpoint is on " + p.Node.Name}
 	}
+	targets = port.narrow(targets, src)
 	v := flow.Verdict{Action: flow.Forward, Targets: targets, Sticky: port.Affinity > 0, Why: fmt.Sprintf("%d of its endpoints", len(targets))}
 	v.Masquerade = p.masquerades(port, f, targets, masquerade)
 	return v
+}
+
+// narrow is the one endpoint that a client's address leads to where that decides, else all.
+func (p *Port) narrow(targets []netip.AddrPort, client netip.Addr) []netip.AddrPort {
+	if !p.Maglev || len(targets) == 0 || !client.IsValid() || client.IsUnspecified() {
+		return targets
+	}
+	table := maglev.Table(targets)
+	i := table[maglev.Slot(client, len(table))]
+	return targets[i : i+1]
 }
 
 // masquerades reports whether whichever target is chosen sees the node's address. A packet from elsewhere to the node's

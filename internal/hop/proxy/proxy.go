@@ -84,6 +84,11 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 		// A full apply fills the heap once and is done: collecting garbage all the while costs a quarter of its time.
 		defer debug.SetGCPercent(debug.SetGCPercent(fullGCPercent))
 	}
+	if l, ok := p.backend.(Limited); ok {
+		if err := l.Can(&p.config.Settings); err != nil {
+			return hop.Report{}, fmt.Errorf("proxy: %w", err)
+		}
+	}
 	plan, decided := p.planner.Update(s, c)
 	p.metrics.begin(s, c, decided)
 	done, err := p.backend.Apply(ctx, plan)

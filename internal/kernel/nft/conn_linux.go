@@ -206,6 +206,8 @@ func explainOp(op Op, errno unix.Errno) error {
 	switch {
 	case errno == unix.ENOENT && op.Kind == AddRules:
 		return fmt.Errorf("%w: %w: the kernel lacks an expression of the chain, or a set or chain that it names is gone", errors.ErrUnsupported, errno)
+	case errno == unix.ENFILE:
+		return fmt.Errorf("%w: %w", ErrFull, errno)
 	case errno == unix.ENOENT:
 		return fmt.Errorf("%w: %w", ErrNotExist, errno)
 	case errno == unix.EEXIST, errno == unix.EBUSY && op.Kind == AddElems:

@@ -134,6 +134,12 @@ func decodeLoad(name string, d map[uint16][]byte) Expr {
 	case "numgen":
 		return Numgen{register(d[unix.NFTA_NG_DREG]), be32(d[unix.NFTA_NG_MODULUS]), be32(d[unix.NFTA_NG_OFFSET]),
 			be32(d[unix.NFTA_NG_TYPE]) == unix.NFT_NG_INCREMENTAL}
+	case "hash":
+		if be32(d[unix.NFTA_HASH_TYPE]) != unix.NFT_HASH_JENKINS {
+			return nil
+		}
+		return Hash{register(d[unix.NFTA_HASH_DREG]), register(d[unix.NFTA_HASH_SREG]), uint8(be32(d[unix.NFTA_HASH_LEN])),
+			be32(d[unix.NFTA_HASH_SEED]), be32(d[unix.NFTA_HASH_MODULUS]), be32(d[unix.NFTA_HASH_OFFSET])}
 	case "fib":
 		flags := be32(d[unix.NFTA_FIB_FLAGS])
 		if be32(d[unix.NFTA_FIB_RESULT]) != unix.NFT_FIB_RESULT_ADDRTYPE || flags&^3 != 0 {

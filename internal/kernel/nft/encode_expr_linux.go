@@ -36,6 +36,8 @@ func exprName(e Expr) string {
 		return "immediate"
 	case Numgen:
 		return "numgen"
+	case Hash:
+		return "hash"
 	case Fib:
 		return "fib"
 	case NAT:
@@ -83,6 +85,14 @@ func (w *batch) loadExpr(e Expr) bool {
 		w.u32(unix.NFTA_NG_MODULUS, e.Mod)
 		w.u32(unix.NFTA_NG_TYPE, how)
 		w.u32(unix.NFTA_NG_OFFSET, e.Offset)
+	case Hash:
+		w.reg(unix.NFTA_HASH_SREG, e.Src)
+		w.reg(unix.NFTA_HASH_DREG, e.Dst)
+		w.u32(unix.NFTA_HASH_LEN, uint32(e.Len))
+		w.u32(unix.NFTA_HASH_MODULUS, e.Mod)
+		w.u32(unix.NFTA_HASH_SEED, e.Seed)
+		w.u32(unix.NFTA_HASH_OFFSET, e.Offset)
+		w.u32(unix.NFTA_HASH_TYPE, unix.NFT_HASH_JENKINS)
 	case Fib:
 		flags := uint32(unix.NFTA_FIB_F_DADDR)
 		if e.Source {

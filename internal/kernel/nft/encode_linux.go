@@ -237,12 +237,12 @@ func (w *batch) byteOrder(s *Set) {
 
 // desc tells the size, and for concatenated intervals the length of each field.
 func (w *batch) desc(s *Set) {
-	if s.Size == 0 && s.flags()&flagSetConcat == 0 {
+	if s.Size+s.Room == 0 && s.flags()&flagSetConcat == 0 {
 		return
 	}
 	desc := w.nest(unix.NFTA_SET_DESC)
-	if s.Size > 0 {
-		w.u32(unix.NFTA_SET_DESC_SIZE, s.Size)
+	if s.Size+s.Room > 0 {
+		w.u32(unix.NFTA_SET_DESC_SIZE, max(s.Size, s.Room))
 	}
 	if s.flags()&flagSetConcat != 0 {
 		list := w.nest(attrSetDescConcat)

@@ -23,6 +23,9 @@ func (m *machine) expr(e Expr) (*Verdict, bool, error) {
 	case Numgen:
 		m.set(e.Dst, host32(e.Offset+m.draws.draw(max(e.Mod, 1))))
 		return nil, true, nil
+	case Hash:
+		m.hash(e)
+		return nil, true, nil
 	case Immediate:
 		m.set(e.Dst, e.Data)
 		return nil, true, nil
@@ -72,6 +75,17 @@ func (m *machine) set(r Reg, data string) {
 }
 
 func (m *machine) get(r Reg, n int) string { return string(m.regs[int(r)*4:][:n]) }
+
+// hash computes what the kernel would. What is not known, an unspecified address, may come out as anything.
+func (m *machine) hash(e Hash) {
+	key, n := m.get(e.Src, int(e.Len)), uint32(0)
+	if strings.Trim(key, "\x00") == "" {
+		n = m.draws.draw(max(e.Mod, 1))
+	} else {
+		n = uint32(uint64(JHash([]byte(key), e.Seed)) * uint64(e.Mod) >> 32)
+	}
+	m.set(e.Dst, host32(e.Offset+n))
+}
 
 func compare(op CmpOp, c int) bool {
 	switch op {

@@ -146,6 +146,14 @@ type Numgen struct {
 	Incremental bool
 }
 
+// Hash loads a number from Offset to Offset+Mod-1 in the host's byte order: JHash of the Len bytes at Src, scaled.
+type Hash struct {
+	Dst, Src    Reg
+	Len         uint8
+	Seed        uint32
+	Mod, Offset uint32
+}
+
 // Fib loads the type of the packet's source or destination address: AddrTypeLocal and so on.
 type Fib struct {
 	Source bool
@@ -222,6 +230,7 @@ func (Lookup) isExpr()     {}
 func (Immediate) isExpr()  {}
 func (Verdict) isExpr()    {}
 func (Numgen) isExpr()     {}
+func (Hash) isExpr()       {}
 func (Fib) isExpr()        {}
 func (NAT) isExpr()        {}
 func (Masquerade) isExpr() {}

@@ -9,10 +9,12 @@ import (
 	"sync"
 )
 
-// ErrExist and ErrNotExist are what the kernel and the Fake say of an object or element that is there already, or not.
+// ErrExist and ErrNotExist are what the kernel and the Fake say of an object or element that is there already, or not;
+// ErrFull of a set without room for another element.
 var (
 	ErrExist    = errors.New("it exists already")
 	ErrNotExist = errors.New("it does not exist")
+	ErrFull     = errors.New("it is full")
 )
 
 // Kernel is the door: the real one is opened by Open, Fake stands in for it on any operating system.
@@ -211,6 +213,9 @@ func (t *Table) addElems(s *Set, es []Elem) error {
 			return fmt.Errorf("element %s overlaps another: %w", s.FormatKey(e.Key), ErrExist)
 		}
 		s.Elems[e.Key] = e.Value
+	}
+	if s.Room > 0 && len(s.Elems) > int(s.Room) {
+		return fmt.Errorf("set %s holds %d elements: %w", s.Name, s.Room, ErrFull)
 	}
 	return nil
 }

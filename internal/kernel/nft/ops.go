@@ -163,7 +163,7 @@ func (d *differ) elems(ops []Op, k OpKind, s *Set, es []Elem) []Op {
 // chainsThatGo finds the sets that must be made anew and the chains that must be emptied for it.
 func (d *differ) chainsThatGo() {
 	for _, name := range sorted(d.want.Sets) {
-		if h := d.have.Sets[name]; h != nil && !h.SameShape(d.want.Sets[name]) {
+		if h, w := d.have.Sets[name], d.want.Sets[name]; h != nil && (!h.SameShape(w) || !h.holds(w)) {
 			d.remade[name] = true
 			op := d.op(DelSet)
 			op.Set = h
@@ -180,6 +180,29 @@ func (d *differ) chainsThatGo() {
 			d.gone = append(d.gone, d.chain(DelChain, h))
 		}
 	}
+}
+
+// roomy is how many times larger than wanted a set's room may be before it is made anew.
+const roomy = 16
+
+// holds reports whether the set's room is enough for its elements and those of w, which are added before others go, and
+// not far too much.
+func (s *Set) holds(w *Set) bool {
+	switch {
+	case s.Room == w.Room:
+	case s.Room == 0 || w.Room > 0 && s.Room/roomy > w.Room:
+		return false
+	}
+	if s.Room == 0 || len(s.Elems)+len(w.Elems) <= int(s.Room) {
+		return true
+	}
+	n := len(s.Elems)
+	for k := range w.Elems {
+		if _, ok := s.Elems[k]; !ok {
+			n++
+		}
+	}
+	return n <= int(s.Room)
 }
 
 func (d *differ) chain(k OpKind, c *Chain) Op {

@@ -208,7 +208,11 @@ func decodeSet(a map[uint16][]byte) *Set {
 			s.Data = typesOf(typ)
 		}
 	}
-	s.Size = be32(tree(a[unix.NFTA_SET_DESC])[unix.NFTA_SET_DESC_SIZE])
+	if size := be32(tree(a[unix.NFTA_SET_DESC])[unix.NFTA_SET_DESC_SIZE]); s.Dynamic {
+		s.Size = size
+	} else {
+		s.Room = size
+	}
 	return s
 }
 

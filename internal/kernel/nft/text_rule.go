@@ -78,6 +78,8 @@ func (p *printer) expr(e Expr) {
 		p.load(e.Dst, "fib "+side(e.Source)+" type", 4, addrType)
 	case Numgen:
 		p.numgen(e)
+	case Hash:
+		p.hash(e)
 	case Immediate:
 		p.load(e.Dst, formatNumber(e.Data), len(e.Data), formatNumber)
 	case Bitwise:
@@ -188,6 +190,14 @@ func (p *printer) numgen(e Numgen) {
 		how = "inc"
 	}
 	text := fmt.Sprintf("numgen %s mod %d", how, e.Mod)
+	if e.Offset > 0 {
+		text += fmt.Sprintf(" offset %d", e.Offset)
+	}
+	p.load(e.Dst, text, 4, formatNumber)
+}
+
+func (p *printer) hash(e Hash) {
+	text := fmt.Sprintf("jhash %s mod %d seed 0x%x", p.read(e.Src, (int(e.Len)+3)/4), e.Mod, e.Seed)
 	if e.Offset > 0 {
 		text += fmt.Sprintf(" offset %d", e.Offset)
 	}

@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"net/netip"
+
+	"github.com/podway/podway/internal/kernel/nft"
 )
 
 // sizes are the numbers of slots that a table may have, all prime. A table has ten slots for each endpoint at least, so that
@@ -30,7 +32,7 @@ const Seed = 0x70776179
 // Slot is the slot of a client in a table of size slots: the kernel's jhash of the address's 4 or 16 bytes with Seed, scaled
 // to the size.
 func Slot(client netip.Addr, size int) int {
-	return int(uint64(jhash(client.AsSlice(), Seed)) * uint64(size) >> 32)
+	return int(uint64(nft.JHash(client.AsSlice(), Seed)) * uint64(size) >> 32)
 }
 
 // Table gives each of Size(len(endpoints)) slots the index of an endpoint. The endpoints must be different, ordered, and at

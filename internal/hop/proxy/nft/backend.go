@@ -21,7 +21,8 @@ type Backend struct {
 
 	applied *proxy.Plan // what the kernel has; nil = unknown: read it
 	totals  []*elements // per family, of applied: counts only
-	gen     uint32      // the kernel's generation after the last write or comparison
+	rooms   rooms
+	gen     uint32 // the kernel's generation after the last write or comparison
 
 	compared time.Time     // when Check last compared everything
 	took     time.Duration // how long that took
@@ -97,21 +98,30 @@ func (b *Backend) full(ctx context.Context, k knft.Kernel, before, p *proxy.Plan
 	have := &Ruleset{}
 	if before != nil {
 		have = Render(before)
+		b.rooms.put(have)
 	} else if have, err = read(ctx, k, p.Node); err != nil {
 		return proxy.Applied{}, err
 	}
 	var ops []knft.Op
 	totals := make([]*elements, len(families))
+	b.rooms = roomsOf(have)
 	for i, f := range families {
 		e := collect(p, f)
-		ops = append(ops, knft.Diff(have.table(f), render(p, f, e))...)
+		diff := knft.Diff(have.table(f), render(p, f, e))
+		b.rooms.follow(f, diff)
+		ops = append(ops, diff...)
 		totals[i] = e.counts()
 	}
 	done, err := b.commit(ctx, k, ops, gen, p, totals, true)
 	if err == nil || before != nil || errors.Is(err, errors.ErrUnsupported) {
 		return done, err
 	}
-	if done, again := b.commit(ctx, k, replace(have, p), gen, p, totals, true); again == nil {
+	anew := replace(have, p)
+	b.rooms = rooms{}
+	for _, f := range families {
+		b.rooms.follow(f, anew)
+	}
+	if done, again := b.commit(ctx, k, anew, gen, p, totals, true); again == nil {
 		return done, nil // somebody had changed the table so that it could not be mended in place
 	}
 	return done, err
@@ -127,6 +137,14 @@ func replace(have *Ruleset, p *proxy.Plan) []knft.Op {
 		ops = append(ops, knft.Create(t)...)
 	}
 	return ops
+}
+
+// Can implements proxy.Limited.
+func (b *Backend) Can(s *proxy.Settings) error {
+	if s.NodePorts.Loopback {
+		return fmt.Errorf("nft: node ports at 127.0.0.1 and ::1: %w: the kernel would have to route packets of the loopback network (route_localnet), which opens it to others; take localhost out of nodePortAddresses, or use another proxy mode", errors.ErrUnsupported)
+	}
+	return nil
 }
 
 // commit writes and remembers. gen is the kernel's generation before: if anybody wrote at the same time, the next Check
@@ -166,10 +184,17 @@ func (b *Backend) step(ctx context.Context, k knft.Kernel, before, p *proxy.Plan
 		if wanted(before, f, d.total.ports) != wanted(p, f, d.ports()) || !d.partial() {
 			return b.full(ctx, k, before, p)
 		}
+		if tight := d.crowded(b.rooms[f]); len(tight) > 0 {
+			b.rooms.tighten(f, tight)
+			return b.full(ctx, k, before, p)
+		}
 		if wanted(p, f, d.ports()) {
 			ops = append(ops, d.ops()...)
 		}
 		totals[i] = d.counts()
+	}
+	for _, f := range families {
+		b.rooms.follow(f, ops)
 	}
 	return b.commit(ctx, k, ops, b.gen, p, totals, false)
 }

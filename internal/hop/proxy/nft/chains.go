@@ -6,32 +6,41 @@ import (
 	knft "github.com/podway/podway/internal/kernel/nft"
 
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/maglev"
 )
 
-// row is where things stand in the registers while an endpoint is chosen: client, frontend (address, protocol, port), then
-// the slot or token and in its place the endpoint; last the token to be remembered. Keys of all maps are stretches of it.
+// row is where things stand in the registers while an endpoint is chosen: frontend (address, protocol, port), slot, then
+// the endpoint. Keys of all maps are stretches of it. With affinity the client and the owner come before it, the token takes
+// the slot's place, and the endpoint the frontend's: so an IPv6 row fits into the 16 registers.
 type row struct {
-	f                 knft.Family
-	client, front     knft.Reg
-	l4, to            knft.Reg
-	slot, port, token knft.Reg // slot is also where the endpoint's address begins
+	f            knft.Family
+	client, id   knft.Reg
+	front        knft.Reg
+	l4, to, slot knft.Reg
+	addr, port   knft.Reg // of the endpoint
+	spare        knft.Reg
 }
 
-// rowOf places the row; without affinity there is no client in it. An IPv6 row with a client fills all 16 registers.
-func rowOf(f knft.Family, withClient bool) row {
+// rowOf places the row.
+func rowOf(f knft.Family, withAffinity bool) row {
 	words := knft.Reg(1)
 	if f == knft.IPv6 {
 		words = 4
 	}
 	r := row{f: f}
-	if withClient {
-		r.front = words
+	if withAffinity {
+		r.id = words
+		r.front = words + 1
 	}
 	r.l4 = r.front + words
 	r.to = r.l4 + 1
 	r.slot = r.to + 1
-	r.port = r.slot + words
-	r.token = r.port + 1
+	if withAffinity {
+		r.addr, r.port, r.spare = r.front, r.l4, r.slot+1
+		return r
+	}
+	r.addr, r.port = r.slot, r.slot+words
+	r.client, r.spare = r.port+1, r.port
 	return r
 }
 
@@ -40,50 +49,77 @@ func (r row) frontend() []knft.Expr {
 	return []knft.Expr{knft.DstAddr(r.f, r.front), knft.L4Proto(r.l4), knft.DstPort(r.to)}
 }
 
-// draw puts a random slot in its place.
-func (r row) draw(n uint16, offset uint32) knft.Expr {
-	return knft.Numgen{Dst: r.slot, Mod: uint32(n), Offset: offset}
+// noAddress makes the address at the beginning of the frontend the unspecified one, which NodePorts have. It is masked away
+// instead of a constant in its place, because the nft command does not know the type of a constant in a key.
+func (r row) noAddress() knft.Expr {
+	zero := string(unspecified(r.f).AsSlice())
+	return knft.Bitwise{Src: r.front, Dst: r.front, Mask: zero, Xor: zero}
+}
+
+// nodePort loads the frontend of the NodePort that the packet was sent to.
+func (r row) nodePort() []knft.Expr {
+	return []knft.Expr{knft.DstAddr(r.f, r.front), r.noAddress(), knft.L4Proto(r.l4), knft.DstPort(r.to)}
+}
+
+func (r row) of(c class) []knft.Expr {
+	if c.node {
+		return r.nodePort()
+	}
+	return r.frontend()
+}
+
+// draw puts a slot in its place: a random one, or the one that the client's address says.
+func (r row) draw(c class, n uint16, offset uint32) []knft.Expr {
+	if !c.maglev {
+		return []knft.Expr{knft.Numgen{Dst: r.slot, Mod: uint32(n), Offset: offset}}
+	}
+	size := uint8(knft.AddrType(r.f).Len())
+	return []knft.Expr{knft.SrcAddr(r.f, r.client), knft.Hash{Dst: r.slot, Src: r.client, Len: size, Seed: maglev.Seed, Mod: uint32(n), Offset: offset}}
 }
 
 func (r row) dnat() knft.Expr {
-	return knft.NAT{Family: r.f, AddrReg: r.slot, HasPort: true, PortReg: r.port}
+	return knft.NAT{Family: r.f, AddrReg: r.addr, HasPort: true, PortReg: r.port}
 }
 
 // class replaces the frontend by the number of its class.
 func (r row) class() []knft.Expr {
-	return append([]knft.Expr{knft.MapTo(services, r.front, r.front)}, knft.Number(r.front, r.port, r.front)...)
+	return append([]knft.Expr{knft.MapTo(services, r.front, r.front)}, knft.Number(r.front, r.spare, r.front)...)
 }
 
-// byToken looks a token up in a map and puts the endpoint that has it into its place; the token stays beside it. A token
-// that no endpoint has ends the rule.
-func (r row) byToken(mapName string, key knft.Reg) []knft.Expr {
-	out := append([]knft.Expr{knft.MapTo(mapName, key, r.token)}, knft.Number(r.token, r.port, r.slot, r.token)...)
-	return append(out, knft.MapTo(sticky, r.front, r.slot))
+// number looks a number up that is to be a part of another key.
+func (r row) number(mapName string, key, to knft.Reg) []knft.Expr {
+	return append([]knft.Expr{knft.MapTo(mapName, key, to)}, knft.Number(to, r.spare, to)...)
 }
 
 func (r row) remember(op knft.DynOp, c class) knft.Expr {
-	d := knft.Dynset{Set: affinity, Op: op, Key: r.client, Map: true, Data: r.token}
+	d := knft.Dynset{Set: affinity, Op: op, Key: r.client, Map: true, Data: r.slot}
 	if op != knft.DynDelete {
 		d.Timeout = time.Duration(c.affinity) * time.Second
 	}
 	return d
 }
 
-// choose are the rules that send a packet that matches cond to one of n endpoints.
+// choose are the rules that send a packet that matches cond to one of the endpoints that n numbers from offset on lead to.
 func choose(f knft.Family, c class, cond []knft.Expr, n uint16, offset uint32) []knft.Rule {
 	if c.affinity == 0 {
 		r := rowOf(f, false)
-		return []knft.Rule{knft.R(cond, r.frontend(), r.draw(n, offset), knft.MapTo(endpoints, r.front, r.slot), r.dnat())}
+		return []knft.Rule{knft.R(cond, r.of(c), r.draw(c, n, offset), knft.MapTo(endpoints, r.front, r.addr), r.dnat())}
 	}
-	r := rowOf(f, true)
-	load := append([]knft.Expr{knft.SrcAddr(f, r.client)}, r.frontend()...)
+	r, byToken := rowOf(f, true), sticky
+	if offset == localSlots {
+		byToken = stickyLocal
+	}
+	load := append([]knft.Expr{knft.SrcAddr(f, r.client)}, r.of(c)...)
+	load = append(load, r.number(owners, r.front, r.id)...)
+	anew := append(r.draw(c, n, offset), r.number(tokens, r.front, r.slot)...)
+	endpoint := knft.MapTo(byToken, r.front, r.addr)
 	return []knft.Rule{
-		knft.R(cond, load, r.byToken(affinity, r.client), r.remember(knft.DynUpdate, c), r.dnat()),
+		knft.R(cond, load, r.number(affinity, r.client, r.slot), endpoint, r.remember(knft.DynUpdate, c), r.dnat()),
 		// Nobody remembered, or an endpoint that is gone; a remembered one must go before another can be put in its place.
-		knft.R(cond, load, knft.MapTo(affinity, r.client, r.token), knft.Number(r.token, r.port, r.token), r.remember(knft.DynDelete, c)),
-		knft.R(cond, load, r.draw(n, offset), r.byToken(tokens, r.front), r.remember(knft.DynAdd, c), r.dnat()),
+		knft.R(cond, load, r.number(affinity, r.client, r.slot), r.remember(knft.DynDelete, c)),
+		knft.R(cond, load, anew, endpoint, r.remember(knft.DynAdd, c), r.dnat()),
 		// No room to remember another client.
-		knft.R(cond, load, r.draw(n, offset), r.byToken(tokens, r.front), r.dnat()),
+		knft.R(cond, load, anew, endpoint, r.dnat()),
 	}
 }
 
@@ -140,6 +176,8 @@ func serviceRules(f knft.Family, p *proxy.Plan) []knft.Rule {
 	r := rowOf(f, false)
 	out := []knft.Rule{
 		knft.R(r.frontend(), r.class(), knft.VMap(dispatch, r.front)),
+		knft.R(knft.DstAddr(f, r.front), knft.InSet(nodeAddrs, r.front), r.noAddress(), knft.L4Proto(r.l4), knft.DstPort(r.to),
+			r.class(), knft.VMap(dispatch, r.front)),
 		knft.R(knft.DstAddr(f, 0), knft.InSet(clusterIPs, 0), knft.To(reject)),
 	}
 	for _, c := range p.ServiceCIDRs {
@@ -163,6 +201,8 @@ func postroutingRules(f knft.Family) []knft.Rule {
 		knft.R(knft.SrcAddr(f, r.front), knft.DstAddr(f, r.l4), knft.InSet(hairpin, r.front), knft.To(masqAlways)),
 		knft.R(knft.Ct{Key: dst, Original: true, Dst: r.front}, knft.L4Proto(r.l4), knft.Ct{Key: knft.CtProtoDst, Original: true, Dst: r.to},
 			r.class(), knft.VMap(masquerade, r.front)),
+		knft.R(knft.Ct{Key: dst, Original: true, Dst: r.front}, knft.InSet(nodeAddrs, r.front), r.noAddress(), knft.L4Proto(r.l4),
+			knft.Ct{Key: knft.CtProtoDst, Original: true, Dst: r.to}, r.class(), knft.VMap(masquerade, r.front)),
 	}
 }
 

@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	knft "github.com/podway/podway/internal/kernel/nft"
+
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/maglev"
 )
 
 // class is all that the rules must know of a frontend to choose an endpoint, apart from the endpoints themselves.
@@ -20,6 +24,8 @@ type class struct {
 	external bool // not a ClusterIP
 	local    bool // a Local policy decides
 	guarded  bool // loadBalancerSourceRanges
+	node     bool // a NodePort
+	maglev   bool // the client's address decides; cluster and here count slots of tables
 	cluster  uint16
 	here     uint16 // endpoints on this node
 	affinity uint32 // seconds
@@ -30,16 +36,16 @@ const most = 1<<16 - 1
 
 // classOf returns the class of one frontend of a port.
 func classOf(p *proxy.Port, kind proxy.FrontendKind, guarded bool) class {
-	c := class{guarded: guarded, external: kind != proxy.ClusterIP}
+	c := class{guarded: guarded, external: kind != proxy.ClusterIP, node: kind == proxy.NodePort, maglev: p.Maglev}
 	if !p.Any {
 		return class{refuse: true, guarded: guarded}
 	}
 	c.local = p.InternalLocal && !c.external || p.ExternalLocal && c.external
 	if !c.local || c.external {
-		c.cluster = uint16(min(len(p.Cluster), most))
+		c.cluster = c.slots(p.Cluster)
 	}
 	if c.local {
-		c.here = uint16(min(len(p.Local), most))
+		c.here = c.slots(p.Local)
 	}
 	if c.cluster == 0 && c.here == 0 {
 		return class{none: true, guarded: guarded}
@@ -50,10 +56,21 @@ func classOf(p *proxy.Port, kind proxy.FrontendKind, guarded bool) class {
 	return c
 }
 
-// chain is the name of the class's chain: lb-3, local-2, ext-local-2-of-3, with -sticky-10800 and -guarded. Classes that
-// differ only in what becomes of the source address share one.
+// slots is how many numbers lead to the endpoints of a list.
+func (c class) slots(list []netip.AddrPort) uint16 {
+	if c.maglev && len(list) > 0 {
+		return uint16(maglev.Size(len(list)))
+	}
+	return uint16(min(len(list), most))
+}
+
+// chain is the name of the class's chain: lb-3, local-2, ext-local-2-of-3, with -maglev, -sticky-10800 and -guarded, and
+// node- before it for NodePorts. Classes that differ only in what becomes of the source address share one.
 func (c class) chain() string {
 	var b strings.Builder
+	if c.node {
+		b.WriteString("node-")
+	}
 	switch {
 	case c.refuse:
 		b.WriteString(reject)
@@ -65,6 +82,9 @@ func (c class) chain() string {
 		fmt.Fprintf(&b, "local-%d", c.here)
 	default:
 		fmt.Fprintf(&b, "lb-%d", c.cluster)
+	}
+	if c.maglev {
+		b.WriteString("-maglev")
 	}
 	if c.affinity > 0 {
 		fmt.Fprintf(&b, "-sticky-%d", c.affinity)
@@ -78,21 +98,17 @@ func (c class) chain() string {
 // fixed reports whether the class's chain is one of those that are always there.
 func (c class) fixed() bool { return (c.refuse || c.none) && !c.guarded }
 
-// masquerade is the chain that decides about the source address of the class's packets, "" for none.
-func (c class) masquerade(p *proxy.Plan, is4 bool) string {
+// masquerade decides about the source address of the class's packets: a chain, or nothing at all.
+func (c class) masquerade(p *proxy.Plan, is4 bool) knft.Verdict {
 	switch {
-	case c.refuse, c.none:
-		return ""
 	case c.external && c.local:
-		return masqOwn
-	case c.external:
-		return masqAlways
-	case p.Settings.MasqueradeAll:
-		return masqAlways
+		return knft.To(masqOwn)
+	case c.external, p.Settings.MasqueradeAll:
+		return knft.To(masqAlways)
 	case p.LocalPods(is4).Known():
-		return masqForeign
+		return knft.To(masqForeign)
 	}
-	return ""
+	return knft.Verdict{Kind: knft.Return}
 }
 
 // name tells classes apart.

@@ -22,7 +22,11 @@ func (d *delta) ports() int { return d.total.ports - d.was.ports + d.now.ports }
 
 // counts returns the elements' counters without the elements.
 func (e *elements) counts() *elements {
-	return &elements{is4: e.is4, classes: e.classes, hairpin: e.hairpin, ports: e.ports, words: e.words}
+	sizes := maps.Clone(e.sizes)
+	for name, addrs := range e.shared {
+		sizes[name] = len(addrs)
+	}
+	return &elements{is4: e.is4, sizes: sizes, classes: e.classes, shared: e.shared, ports: e.ports, words: e.words}
 }
 
 // partial reports whether the change can be made without looking at the other Services: numbers of classes may not move.
@@ -45,7 +49,11 @@ func (d *delta) partial() bool {
 func (d *delta) counts() *elements {
 	t := d.total
 	move(t.classes, d.was.classes, d.now.classes)
-	move(t.hairpin, d.was.hairpin, d.now.hairpin)
+	move(t.sizes, d.was.sizes, d.now.sizes)
+	for name := range t.shared {
+		move(t.shared[name], d.was.shared[name], d.now.shared[name])
+		t.sizes[name] = len(t.shared[name])
+	}
 	t.ports = d.ports()
 	return t
 }
@@ -69,16 +77,19 @@ func (d *delta) ops() []knft.Op {
 	have, want := d.table(), d.table()
 	for _, s := range shapes(d.f) {
 		h, w := *s, *s
+		h.Room, w.Room = 0, 0 // these tables are only a part of the kernel's: how full its sets are is for crowded
 		h.Elems, w.Elems = elems(d.was, s.Name), elems(d.now, s.Name)
 		have.AddSet(&h)
 		want.AddSet(&w)
 	}
 	d.classes(have, want)
-	for a := range d.touched() {
-		before := d.total.hairpin[a]
-		after := before - d.was.hairpin[a] + d.now.hairpin[a]
-		mark(have.Sets[hairpin], pair(a), before > 0 && after == 0)
-		mark(want.Sets[hairpin], pair(a), before == 0 && after > 0)
+	for name := range d.total.shared {
+		for a := range d.touched(name) {
+			before := d.total.shared[name][a]
+			after := before - d.was.shared[name][a] + d.now.shared[name][a]
+			mark(have.Sets[name], sharedKey(name, a), before > 0 && after == 0)
+			mark(want.Sets[name], sharedKey(name, a), before == 0 && after > 0)
+		}
 	}
 	return knft.Diff(have, want)
 }
@@ -102,13 +113,24 @@ func mark(s *knft.Set, key string, on bool) {
 	}
 }
 
-func (d *delta) touched() map[netip.Addr]bool {
+func (d *delta) touched(set string) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
-	for a := range d.was.hairpin {
+	for a := range d.was.shared[set] {
 		out[a] = true
 	}
-	for a := range d.now.hairpin {
+	for a := range d.now.shared[set] {
 		out[a] = true
+	}
+	return out
+}
+
+// crowded lists the sets that may not have the room for what is added before other elements go.
+func (d *delta) crowded(room map[string]uint32) (out []string) {
+	for name, r := range room {
+		added := d.now.sizes[name] + len(d.now.shared[name])
+		if added > 0 && d.total.sizes[name]+added > int(r) {
+			out = append(out, name)
+		}
 	}
 	return out
 }
@@ -156,11 +178,18 @@ func (d *delta) chains(t *knft.Table, cs []class, others func(class) bool) {
 
 func (d *delta) affinity(have, want *knft.Table) {
 	before, after := d.remembers()
+	was, now := affinitySets(d.f, d.was), affinitySets(d.f, d.now)
+	for i := range was {
+		if before {
+			now[i].Room = 0
+			was[i].Room = 0
+		}
+	}
 	if before {
-		have.AddSet(affinitySets(d.f, d.was)...)
+		have.AddSet(was...)
 	}
 	if after {
-		want.AddSet(affinitySets(d.f, d.now)...)
+		want.AddSet(now...)
 	}
 }
 

@@ -8,15 +8,17 @@ import (
 	knft "github.com/podway/podway/internal/kernel/nft"
 
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/maglev"
 )
 
-// elements is what some Services put into the table of one family. Elements of sets are a Service's own; classes and
-// hairpin addresses are shared, so they are counted.
+// elements is what some Services put into the table of one family. Elements of most sets are a Service's own; classes, and
+// the addresses in the sets of addresses, are shared, so they are counted.
 type elements struct {
 	is4     bool
 	sets    map[string]map[string]string
+	sizes   map[string]int // of the sets
 	classes map[class]int
-	hairpin map[netip.Addr]int
+	shared  map[string]map[netip.Addr]int // of clusterIPs and hairpin
 	ports   int
 	words   map[class]uint32 // numbers of the classes, when not all have the one they would like
 	known   map[class]uint32 // numbers that were looked up before
@@ -27,7 +29,8 @@ type elements struct {
 }
 
 func newElements(f knft.Family, services int) *elements {
-	e := &elements{is4: f == knft.IPv4, sets: map[string]map[string]string{}, classes: map[class]int{}, hairpin: map[netip.Addr]int{}, known: map[class]uint32{}}
+	e := &elements{is4: f == knft.IPv4, sets: map[string]map[string]string{}, sizes: map[string]int{}, classes: map[class]int{},
+		shared: map[string]map[netip.Addr]int{clusterIPs: {}, hairpin: {}}, known: map[class]uint32{}}
 	if services > 100 {
 		e.blockSize = 1 << 16
 		e.sets[endpoints] = make(map[string]string, services*8)
@@ -53,9 +56,9 @@ func (e *elements) add(s *proxy.Service) {
 	if s == nil {
 		return
 	}
-	for _, p := range s.Ports {
+	for i, p := range s.Ports {
 		if p.Is4() == e.is4 {
-			e.port(p)
+			e.port(p, s.Ports[:i])
 		}
 	}
 }
@@ -68,6 +71,7 @@ func (e *elements) put(set string, key, value knft.Key) {
 	}
 	both := e.text(key, value)
 	m[both[:len(key)]] = both[len(key):]
+	e.sizes[set]++
 }
 
 // text copies bytes into a string. Strings are cut from blocks, because a full render has hundreds of thousands.
@@ -89,34 +93,91 @@ func (e *elements) key(a netip.AddrPort, proto uint8) knft.Key {
 	return e.buf
 }
 
-func (e *elements) port(p *proxy.Port) {
+// port puts in a port; before are those of the Service that come before it.
+func (e *elements) port(p *proxy.Port, before []*proxy.Port) {
 	e.ports++
-	proto := protoNumber(p.Proto)
-	e.put(clusterIPs, knft.Key{}.Addr(p.ClusterIP.Addr()), nil)
-	e.frontend(p, string(e.key(p.ClusterIP, proto)), classOf(p, proxy.ClusterIP, false))
+	proto, owner := protoNumber(p.Proto), uint32(0)
+	if p.Affinity > 0 {
+		owner = ownerOf(p, before)
+	}
+	e.shared[clusterIPs][p.ClusterIP.Addr()]++
+	e.frontend(p, string(e.key(p.ClusterIP, proto)), classOf(p, proxy.ClusterIP, false), owner)
+	hasNodePort := false
 	for _, f := range p.External {
+		if f.Kind == proxy.NodePort {
+			if hasNodePort {
+				continue
+			}
+			hasNodePort = true
+			f.Addr = netip.AddrPortFrom(unspecified(e.family()), f.Addr.Port())
+		}
 		front := string(e.key(f.Addr, proto))
-		e.frontend(p, front, classOf(p, f.Kind, f.Guarded))
+		e.frontend(p, front, classOf(p, f.Kind, f.Guarded), owner)
 		if f.Guarded {
 			e.guard(front, f.Sources)
 		}
 	}
 	for _, a := range p.Hairpin {
-		e.hairpin[a]++
+		e.shared[hairpin][a]++
 	}
+}
+
+func (e *elements) family() knft.Family {
+	if e.is4 {
+		return knft.IPv4
+	}
+	return knft.IPv6
+}
+
+func unspecified(f knft.Family) netip.Addr {
+	if f == knft.IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// ownerOf numbers those ports of a Service between which a client keeps its endpoint: all that have an endpoint's address
+// in common, which mostly are all. Two Services with one number share what is remembered of a client, which then moves it
+// to and fro; where it may go does not depend on it.
+func ownerOf(p *proxy.Port, before []*proxy.Port) uint32 {
+	first := p
+	for i := len(before) - 1; i >= 0; i-- {
+		if b := before[i]; b.Is4() == p.Is4() && meet(b.Serving, first.Serving) {
+			first = b
+		}
+	}
+	return hash(first.Service.String() + " " + first.Name + " " + string(first.Proto))
+}
+
+// meet reports whether two lists, ordered, have an address in common.
+func meet(a, b []netip.AddrPort) bool {
+	for len(a) > 0 && len(b) > 0 {
+		switch c := a[0].Addr().Compare(b[0].Addr()); {
+		case c == 0:
+			return true
+		case c < 0:
+			a = a[1:]
+		default:
+			b = b[1:]
+		}
+	}
+	return false
 }
 
 // frontend puts in one frontend and its own list of endpoints: looking the list up by what the packet says saves a lookup
 // for each connection and costs memory only for Services with several frontends.
-func (e *elements) frontend(p *proxy.Port, front string, c class) {
+func (e *elements) frontend(p *proxy.Port, front string, c class, owner uint32) {
 	e.classes[c]++
 	var value [4]byte
 	e.put(services, knft.Key(front), knft.Key(value[:0]).Mark(e.word(c)))
+	if c.affinity > 0 {
+		e.put(owners, knft.Key(front), knft.Key(value[:0]).Mark(owner))
+	}
 	if c.cluster > 0 {
-		e.slots(front, p.Cluster, 0, c.affinity > 0)
+		e.slots(front, p.Cluster, 0, c)
 	}
 	if c.here > 0 {
-		e.slots(front, p.Local, localSlots, c.affinity > 0)
+		e.slots(front, p.Local, localSlots, c)
 	}
 }
 
@@ -139,40 +200,56 @@ func last(p netip.Prefix) netip.Addr {
 
 // slots numbers the endpoints of a frontend. With affinity a slot leads to a token, and the token to the endpoint: slots
 // change when other endpoints come and go, tokens do not.
-func (e *elements) slots(front string, to []netip.AddrPort, offset uint32, withTokens bool) {
-	var value [28]byte
+func (e *elements) slots(front string, to []netip.AddrPort, offset uint32, c class) {
 	to = to[:min(len(to), most)]
-	var ts []uint32
-	if withTokens {
-		ts = tokensOf(to, offset)
+	var table []uint16
+	if c.maglev {
+		table = maglev.Table(to)
+	}
+	at := func(slot int) int {
+		if table != nil {
+			return int(table[slot])
+		}
+		return slot
+	}
+	n := max(len(to), len(table))
+	var value [20]byte
+	target := func(a netip.AddrPort) knft.Key { return knft.Key(value[:0]).Addr(a.Addr()).Port(a.Port()) }
+	if c.affinity == 0 {
+		for slot := range n {
+			e.buf = append(e.buf[:0], front...).Mark(offset + uint32(slot))
+			e.put(endpoints, e.buf, target(to[at(slot)]))
+		}
+		return
+	}
+	ts, byToken := tokensOf(to), sticky
+	if offset == localSlots {
+		byToken = stickyLocal
+	}
+	for slot := range n {
+		e.buf = append(e.buf[:0], front...).Mark(offset + uint32(slot))
+		e.put(tokens, e.buf, knft.Key(value[:0]).Mark(ts[at(slot)]))
 	}
 	for i, a := range to {
-		target := knft.Key(value[:0]).Addr(a.Addr()).Port(a.Port())
-		e.buf = append(e.buf[:0], front...).Mark(offset + uint32(i))
-		if !withTokens {
-			e.put(endpoints, e.buf, target)
-			continue
-		}
-		e.put(tokens, e.buf, knft.Key(value[len(target):len(target)]).Mark(ts[i]))
 		e.buf = append(e.buf[:0], front...).Mark(ts[i])
-		e.put(sticky, e.buf, target)
+		e.put(byToken, e.buf, target(a))
 	}
 }
 
-// tokensOf gives each endpoint of a list a number that follows from its address; of two with the same, the
-// second takes the next free one. Lists with different offsets have different numbers for an endpoint.
-func tokensOf(to []netip.AddrPort, offset uint32) []uint32 {
+// tokensOf gives each endpoint of a list a number that follows from its address alone, so that it is the same at every
+// port; of several endpoints with one address, from their order too. Should two have the same number, the second takes the
+// next free one.
+func tokensOf(to []netip.AddrPort) []uint32 {
 	out, taken := make([]uint32, len(to)), make(map[uint32]bool, len(to))
 	var b knft.Key
 	for i, a := range to {
-		b = b[:0].Addr(a.Addr()).Port(a.Port())
-		b = append(b, byte(offset>>16))
-		t := hash(string(b)) &^ 1
-		if offset > 0 {
-			t |= 1
+		b = b[:0].Addr(a.Addr())
+		for k := i - 1; k >= 0 && to[k].Addr() == a.Addr(); k-- {
+			b = append(b, '+')
 		}
+		t := hash(string(b))
 		for taken[t] {
-			t += 2
+			t++
 		}
 		out[i], taken[t] = t, true
 	}

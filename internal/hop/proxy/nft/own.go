@@ -11,20 +11,24 @@ const (
 	comment   = "podway: from Service addresses to endpoints"
 )
 
-// The maps and sets. A frontend is an address, protocol and port at which a Service answers.
+// The maps and sets. A frontend is an address, protocol and port at which a Service answers; that of a NodePort has the
+// unspecified address, whatever addresses the node has.
 const (
 	services   = "services"    // frontend -> word of its class: what is done with packets to it
 	endpoints  = "endpoints"   // frontend . slot -> endpoint address . port
 	clusterIPs = "cluster-ips" // all ClusterIPs: their other ports are refused
 	hairpin    = "hairpin"     // address . address of endpoints on this node
 	sources    = "sources"     // frontend . source: loadBalancerSourceRanges
+	nodeAddrs  = "node-addrs"  // addresses of the node that answer to NodePorts
 	dispatch   = "dispatch"    // class -> chain that chooses an endpoint
 	masquerade = "masquerade"  // class -> chain that decides whether the endpoint sees the node's address
 
 	// For session affinity; only there while a Service wants it.
-	affinity = "affinity" // client . frontend -> token of its endpoint; filled by packets
-	tokens   = "tokens"   // frontend . slot -> token
-	sticky   = "sticky"   // frontend . token -> endpoint address . port
+	owners      = "owners"       // frontend -> number of the Service, or of some of its ports
+	affinity    = "affinity"     // client . owner -> token of the client's endpoint; filled by packets
+	tokens      = "tokens"       // frontend . slot -> token
+	sticky      = "sticky"       // frontend . token -> endpoint address . port
+	stickyLocal = "sticky-local" // the same of endpoints on this node alone
 )
 
 // The chains that are always there. Chains of classes have names such as lb-3 (see class.chain).

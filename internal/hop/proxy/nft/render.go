@@ -72,11 +72,35 @@ func render(p *proxy.Plan, f knft.Family, e *elements) *knft.Table {
 	if remembers {
 		t.AddSet(affinitySets(f, e)...)
 	}
-	for a := range e.hairpin {
-		t.Sets[hairpin].Elems[pair(a)] = ""
+	for name, addrs := range e.shared {
+		for a := range addrs {
+			t.Sets[name].Elems[sharedKey(name, a)] = ""
+		}
+	}
+	for _, a := range p.Node.Addrs {
+		if a.Is4() == e.is4 && !a.IsLoopback() {
+			t.Sets[nodeAddrs].Elems[string(a.AsSlice())] = ""
+		}
+	}
+	for _, s := range t.Sets {
+		if s.Room > 0 {
+			s.Room = roomFor(len(s.Elems))
+		}
 	}
 	return t
 }
+
+// roomFor is for how many elements a set is made: twice as many as it has at least, a power of two. When they become more,
+// it is made anew.
+func roomFor(n int) uint32 {
+	room := uint32(leastRoom)
+	for room < 2*uint32(n) {
+		room *= 2
+	}
+	return room
+}
+
+const leastRoom = 2048
 
 // class puts the chain of a class and its elements of the two verdict maps into a table.
 func (e *elements) class(t *knft.Table, c class, p *proxy.Plan) {
@@ -89,13 +113,18 @@ func (e *elements) class(t *knft.Table, c class, p *proxy.Plan) {
 func (e *elements) verdicts(t *knft.Table, c class, p *proxy.Plan) {
 	key := knft.Key{}.Mark(e.word(c)).String()
 	t.Sets[dispatch].Elems[key] = knft.To(c.chain()).String()
-	if chain := c.masquerade(p, e.is4); chain != "" {
-		t.Sets[masquerade].Elems[key] = knft.To(chain).String()
+	if !c.refuse && !c.none {
+		t.Sets[masquerade].Elems[key] = c.masquerade(p, e.is4).String()
 	}
 }
 
-// pair is the key of the hairpin set.
-func pair(a netip.Addr) string { return strings.Repeat(string(a.AsSlice()), 2) }
+// sharedKey is the key of an address in a set of addresses: in hairpin it stands twice, as source and destination.
+func sharedKey(set string, a netip.Addr) string {
+	if set == hairpin {
+		return strings.Repeat(string(a.AsSlice()), 2)
+	}
+	return string(a.AsSlice())
+}
 
 // shapes are the sets that are always there, empty.
 func shapes(f knft.Family) []*knft.Set {
@@ -103,10 +132,11 @@ func shapes(f knft.Family) []*knft.Set {
 	front := []knft.Type{addr, knft.Proto, knft.Service}
 	number := []knft.Type{knft.Mark}
 	sets := []*knft.Set{
-		{Name: services, Key: front, Data: number},
-		{Name: endpoints, Key: with(front, knft.Mark), Data: []knft.Type{addr, knft.Service}},
-		{Name: clusterIPs, Key: []knft.Type{addr}},
-		{Name: hairpin, Key: []knft.Type{addr, addr}},
+		{Name: services, Key: front, Data: number, Room: leastRoom},
+		{Name: endpoints, Key: with(front, knft.Mark), Data: []knft.Type{addr, knft.Service}, Room: leastRoom},
+		{Name: clusterIPs, Key: []knft.Type{addr}, Room: leastRoom},
+		{Name: hairpin, Key: []knft.Type{addr, addr}, Room: leastRoom},
+		{Name: nodeAddrs, Key: []knft.Type{addr}},
 		{Name: sources, Key: with(front, addr), Interval: true},
 		{Name: dispatch, Key: number, Verdicts: true},
 		{Name: masquerade, Key: number, Verdicts: true},
@@ -125,13 +155,18 @@ func affinitySets(f knft.Family, e *elements) []*knft.Set {
 	front := []knft.Type{addr, knft.Proto, knft.Service}
 	number := []knft.Type{knft.Mark}
 	sets := []*knft.Set{
-		{Name: affinity, Key: append([]knft.Type{addr}, front...), Data: number, Dynamic: true, Size: affinitySize},
+		{Name: affinity, Key: []knft.Type{addr, knft.Mark}, Data: number, Dynamic: true, Size: affinitySize},
+		{Name: owners, Key: front, Data: number},
 		{Name: tokens, Key: with(front, knft.Mark), Data: number},
 		{Name: sticky, Key: with(front, knft.Mark), Data: []knft.Type{addr, knft.Service}},
+		{Name: stickyLocal, Key: with(front, knft.Mark), Data: []knft.Type{addr, knft.Service}},
 	}
 	for _, s := range sets {
 		if s.Elems = e.sets[s.Name]; s.Elems == nil {
 			s.Elems = map[string]string{}
+		}
+		if !s.Dynamic {
+			s.Room = roomFor(len(s.Elems))
 		}
 	}
 	return sets

@@ -1,13 +1,13 @@
-package maglev
+package nft
 
 import (
 	"encoding/binary"
 	"math/bits"
 )
 
-// jhash is the hash of a byte string as Linux computes it (include/linux/jhash.h): Bob Jenkins' lookup3, on a machine whose
+// JHash is the hash of a byte string as Linux computes it (include/linux/jhash.h): Bob Jenkins' lookup3, on a machine whose
 // words have the low byte first.
-func jhash(key []byte, seed uint32) uint32 {
+func JHash(key []byte, seed uint32) uint32 {
 	n := 0xdeadbeef + uint32(len(key)) + seed
 	a, b, c := n, n, n
 	for len(key) > 12 {
