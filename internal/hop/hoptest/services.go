@@ -56,6 +56,25 @@ func ServiceCases() []Case {
 	return append(out, elsewhere()...)
 }
 
+// byAddress asks for a choice by the client's address.
+func byAddress(s *model.Service) { s.Annotations = map[string]string{"podway.io/balance": "maglev"} }
+
+// MaglevCases are more clusters, for backends that can choose by the client's address.
+func MaglevCases() []Case {
+	var out []Case
+	add := func(name string, objs ...any) {
+		s := NewCluster().Put(objs...).Snapshot()
+		out = append(out, Case{Name: name, Snapshot: s, Flows: ServiceFlows(s)})
+	}
+	six := Slice("cart", Ready("fd00:10:1::5"), Ready("fd00:10:2::6"))
+	six.Name.Name, six.AddressType = "cart-6", "IPv6"
+	dual := func(s *model.Service) { s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr("fd00:96::7")) }
+	add("by the client's address", Service("cart", 7, exposed, byAddress, dual), Slice("cart", both()...), six)
+	add("by the client's address, one endpoint less", Service("cart", 7, exposed, byAddress, dual), Slice("cart", far()...), six)
+	add("by the client's address, sticky, external Local", Service("cart", 7, exposed, byAddress, clientIP, externalLocal), Slice("cart", both()...))
+	return out
+}
+
 type adder func(name string, objs ...any)
 
 func basic(add adder) {
@@ -108,12 +127,7 @@ func policies(add adder) {
 	add("affinity and another without", Service("cart", 7, clientIP), Slice("cart", both()...), Service("web", 8), Slice("web", both()...))
 }
 
-// byAddress asks for a choice by the client's address.
-func byAddress(s *model.Service) { s.Annotations = map[string]string{"podway.io/balance": "maglev"} }
-
 func choices(add adder) {
-	add("by the client's address", Service("cart", 7, exposed, byAddress), Slice("cart", both()...))
-	add("by the client's address, sticky, external Local", Service("cart", 7, exposed, byAddress, clientIP, externalLocal), Slice("cart", both()...))
 	add("draining here, ready elsewhere", Service("cart", 7, exposed, externalLocal), Slice("cart", Draining("10.244.1.5"), Ready("10.244.2.6")))
 	add("draining everywhere", Service("cart", 7, exposed, internalLocal), Slice("cart", Draining("10.244.1.5"), Draining("10.244.2.6")))
 	add("draining elsewhere only", Service("cart", 7, internalLocal), Slice("cart", Draining("10.244.2.6"), Unready("10.244.1.5")))

@@ -33,6 +33,10 @@ type Limited interface {
 	Can(s *Settings) error
 }
 
+// Balancer is a Backend that can choose by the client's address (Port.Maglev). Of others nobody asks it: they choose at
+// random.
+type Balancer interface{ Balances() }
+
 // Ruleset is rules as the host has them or should have them.
 type Ruleset interface {
 	Text() string

@@ -19,6 +19,8 @@ type Config struct {
 	// Host returns the addresses of the host's devices, loopback apart, sorted; nil when they are not known. The node's
 	// addresses are then those of its Node object.
 	Host func() []netip.Addr
+	// Random says that the backend cannot choose by the client's address.
+	Random bool
 }
 
 // Decide plans everything for a node with default settings.
@@ -175,7 +177,7 @@ func (p *Planner) service(svc *model.Service, b *model.Backends, n *Node) *Servi
 			port := &Port{
 				Service: svc.Name, Name: sp.Name, Proto: protoOf(sp.Protocol), ClusterIP: netip.AddrPortFrom(vip, sp.Port),
 				InternalLocal: svc.InternalPolicyLocal, Affinity: svc.AffinityTimeout,
-				External: frontends(svc, sp, vip.Is4(), n, &p.config.Settings), Maglev: svc.Annotations[balance] == "maglev",
+				External: frontends(svc, sp, vip.Is4(), n, &p.config.Settings), Maglev: svc.Annotations[balance] == "maglev" && !p.config.Random,
 			}
 			port.ExternalLocal = svc.ExternalPolicyLocal && len(port.External) > 0
 			p.room = candidates(p.room[:0], b, sp, vip.Is4(), n)

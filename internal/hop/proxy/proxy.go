@@ -61,6 +61,9 @@ type Proxy struct {
 // New returns the proxy of a node. It touches nothing before the first Apply.
 func New(o Options) *Proxy {
 	c := Config{Node: o.Node, Settings: o.Settings, ServiceCIDRs: o.ServiceCIDRs, Host: o.Host}
+	if _, ok := o.Backend.(Balancer); o.Backend != nil && !ok {
+		c.Random = true
+	}
 	p := &Proxy{config: c, backend: o.Backend, connections: o.Connections, sysctl: o.Sysctl, metrics: o.Metrics,
 		planner: c.Planner(), shadowed: map[model.Name][]flow.Finding{}}
 	if o.Listen != nil {

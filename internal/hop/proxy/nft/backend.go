@@ -139,6 +139,9 @@ func replace(have *Ruleset, p *proxy.Plan) []knft.Op {
 	return ops
 }
 
+// Balances implements proxy.Balancer.
+func (b *Backend) Balances() {}
+
 // Can implements proxy.Limited.
 func (b *Backend) Can(s *proxy.Settings) error {
 	if s.NodePorts.Loopback {

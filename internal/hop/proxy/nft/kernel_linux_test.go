@@ -64,7 +64,7 @@ func TestTheNftCommandListsEveryRule(t *testing.T) {
 		}
 		t.Skip("no nft command here; it is not needed for anything but this")
 	}
-	for _, c := range hoptest.ServiceCases() {
+	for _, c := range append(hoptest.ServiceCases(), hoptest.MaglevCases()...) {
 		ns, err := netns.New()
 		if err != nil {
 			t.Fatal(err)

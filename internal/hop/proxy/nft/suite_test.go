@@ -72,7 +72,7 @@ func subject(c proxy.Config, newHost func(t *testing.T) hoptest.Host) hoptest.Su
 		return rules
 	}
 	return hoptest.Subject{
-		Cases:    hoptest.ServiceCases(),
+		Cases:    append(hoptest.ServiceCases(), hoptest.MaglevCases()...),
 		NewHost:  newHost,
 		Rendered: func(s *model.Snapshot, f flow.Flow) flow.Verdict { return want(s).Eval(f) },
 		Wanted:   func(s *model.Snapshot) string { return want(s).Text() },
