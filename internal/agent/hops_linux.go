@@ -18,10 +18,12 @@ import (
 	"github.com/podway/podway/internal/hop/dns"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/health"
 	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/link"
 	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/kernel/sysctl"
+	"github.com/podway/podway/internal/model"
 )
 
 // Options are what the hops of a node need to know.
@@ -33,12 +35,16 @@ type Options struct {
 	ServiceCIDRs []netip.Prefix
 	ProxyMode    string         // a name of ProxyModes; "" = the first
 	Proxy        proxy.Settings // of the service proxy
-	Podnet       podnet.Options // Node and ServiceCIDRs are filled in
-	DNSListen    []netip.AddrPort
-	DNSServers   []netip.Addr // addresses of the cluster's DNS Service; they are never asked for names outside
-	ResolvConf   string       // names outside the cluster are asked of its servers; "" = /etc/resolv.conf
-	Metrics      prometheus.Registerer
-	Log          *slog.Logger
+	// Tracking, Health and Event are the service proxy's (proxy.Options); nil = without.
+	Tracking   *proxy.Tracking
+	Health     *health.Node
+	Event      func(service model.Name, reason, note string)
+	Podnet     podnet.Options // Node and ServiceCIDRs are filled in
+	DNSListen  []netip.AddrPort
+	DNSServers []netip.Addr // addresses of the cluster's DNS Service; they are never asked for names outside
+	ResolvConf string       // names outside the cluster are asked of its servers; "" = /etc/resolv.conf
+	Metrics    prometheus.Registerer
+	Log        *slog.Logger
 }
 
 // lameduck is how long DNS goes on answering after the end was asked for: longer than the other nodes need to hear of it.
@@ -82,7 +88,8 @@ func makeProxy(o Options) (hop.Hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := proxy.Options{Node: o.Node, Backend: backend, Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Settings: o.Proxy, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS)}
+	opt := proxy.Options{Node: o.Node, Backend: backend, Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Settings: o.Proxy, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS),
+		Tracking: o.Tracking, CPUs: sysctl.Processors(), Health: o.Health, Event: o.Event}
 	if n := o.Proxy.NodePorts; n.All || len(n.In) > 0 {
 		addrs, err := link.Follow(o.NS, "kube-ipvs0") // what is on that device are addresses of Services
 		if err != nil {
@@ -91,7 +98,7 @@ func makeProxy(o Options) (hop.Hop, error) {
 		opt.Host = addrs.Now
 	}
 	if o.Metrics != nil {
-		opt.Metrics = proxy.NewMetrics(o.Metrics)
+		opt.Metrics = proxy.NewMetrics(o.Metrics, backend.Name())
 	}
 	return proxy.New(opt), nil
 }

@@ -25,6 +25,9 @@ type Checker interface {
 	Check(ctx context.Context) (drift string, err error)
 }
 
+// Finder is a hop whose findings change between applies too; it is asked after each Check.
+type Finder interface{ Findings() []flow.Finding }
+
 // loop applies the newest snapshot to one hop.
 type loop struct {
 	hop     hop.Hop
@@ -89,7 +92,12 @@ func (l *loop) run(ctx context.Context) {
 			}
 		case <-wait:
 		case <-check.C:
-			if want == nil || wait != nil || !l.drifted(ctx) {
+			if want == nil || wait != nil {
+				continue
+			}
+			drifted := l.drifted(ctx)
+			l.find()
+			if !drifted {
 				continue
 			}
 			have = nil
@@ -122,12 +130,33 @@ func (l *loop) apply(ctx context.Context, s *model.Snapshot, c model.Change) err
 	if report.Changed > 0 || c.All {
 		l.log.Info("applied", "rev", s.Rev, "changed", report.Changed, "full", report.Full, "took", took.Round(time.Microsecond))
 	}
-	for _, f := range report.Findings {
+	l.tell(report.Findings, known)
+	return nil
+}
+
+// tell logs findings that were not known before.
+func (l *loop) tell(now, known []flow.Finding) {
+	for _, f := range now {
 		if !slices.ContainsFunc(known, func(k flow.Finding) bool { return k.Code == f.Code && k.Object == f.Object }) {
 			l.log.Warn("finding", "code", string(f.Code), "object", f.Object, "cause", f.Cause, "fix", f.Fix)
 		}
 	}
-	return nil
+}
+
+// find asks a hop for what is wrong now.
+func (l *loop) find() {
+	h, ok := l.hop.(Finder)
+	if !ok {
+		return
+	}
+	now := h.Findings()
+	l.mu.Lock()
+	known := l.findings
+	if l.applied {
+		l.findings = now
+	}
+	l.mu.Unlock()
+	l.tell(now, known)
 }
 
 // note keeps the outcome of an apply and returns the error and the findings of the one before.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,9 @@ import (
 )
 
 const annotationPrefix = "podway.io/"
+
+// leavingTaint is what the cluster autoscaler puts on a node before it takes it away.
+const leavingTaint = "ToBeDeletedByClusterAutoscaler"
 
 func nodeOf(n *corev1.Node) *model.Node {
 	out := &model.Node{Name: n.Name, UID: string(n.UID), Zone: n.Labels[corev1.LabelTopologyZone], CPU: n.Status.Allocatable.Cpu().MilliValue(),
@@ -36,6 +40,7 @@ func nodeOf(n *corev1.Node) *model.Node {
 			out.Ready = c.Status == corev1.ConditionTrue
 		}
 	}
+	out.Leaving = slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == leavingTaint })
 	_, out.ExcludeLB = n.Labels[corev1.LabelNodeExcludeBalancers]
 	for k, v := range n.Annotations {
 		if strings.HasPrefix(k, annotationPrefix) {

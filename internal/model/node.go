@@ -16,6 +16,7 @@ type Node struct {
 	CPU         int64          // status.allocatable.cpu, in thousandths of a core
 	ExcludeLB   bool           // label node.kubernetes.io/exclude-from-external-load-balancers is present
 	Deleting    bool
+	Leaving     bool // tainted ToBeDeletedByClusterAutoscaler: an autoscaler is about to take it away
 	Labels      map[string]string
 	Annotations map[string]string // only those with the prefix podway.io/
 }

@@ -121,21 +121,3 @@ func (p *Port) leave(was *Port, into map[netip.AddrPort]*left) {
 		}
 	}
 }
-
-// liberal is the setting that makes connection tracking translate TCP packets also when they are out of the window. Strict,
-// it takes a late packet for none of its connection, so it goes on with the endpoint's address as source, and the client
-// answers with a reset. Dropping such packets instead would hit connections that are not ours.
-const liberal = "net/netfilter/nf_conntrack_tcp_be_liberal"
-
-// beLiberal switches the setting on. It is never switched off: others may rely on it by then.
-func (p *Proxy) beLiberal() []flow.Finding {
-	if p.sysctl == nil {
-		return nil
-	}
-	if err := p.sysctl.Set(liberal, "1"); err != nil {
-		f := finding(flow.ConntrackStrict, "node "+p.config.Node, fmt.Sprintf("nf_conntrack_tcp_be_liberal of node %s is not 1 and cannot be set: %v.", p.config.Node, err))
-		f.Severity = flow.Warning
-		return []flow.Finding{f}
-	}
-	return nil
-}

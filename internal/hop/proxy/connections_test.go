@@ -12,6 +12,7 @@ import (
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/hoptest"
+	"github.com/podway/podway/internal/hop/proxy/health"
 	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/sysctl"
 	"github.com/podway/podway/internal/model"
@@ -21,6 +22,7 @@ import (
 type recorder struct {
 	log  *[]string
 	fail error
+	full bool
 }
 
 func (r *recorder) Name() string                                { return "recorder" }
@@ -36,7 +38,7 @@ func (r *recorder) Eval(context.Context, Node, flow.Flow) (flow.Verdict, error) 
 
 func (r *recorder) Apply(context.Context, *Plan) (Applied, error) {
 	*r.log = append(*r.log, "rules")
-	return Applied{Full: true}, r.fail
+	return Applied{Full: r.full}, r.fail
 }
 
 // watched is a connection tracking table that notes when it is used.
@@ -195,7 +197,8 @@ func TestHealthChecksFollowThePlanAndTheProxysHealth(t *testing.T) {
 	var log []string
 	at := map[string]string{}
 	back := &recorder{log: &log}
-	p := New(Options{Node: hoptest.NodeA, Backend: back, Listen: func(address string) (net.Listener, error) {
+	late := 300 * time.Millisecond
+	p := New(Options{Node: hoptest.NodeA, Backend: back, Health: health.NewNode(late), Listen: func(address string) (net.Listener, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err == nil {
 			at[address] = l.Addr().String()
@@ -242,8 +245,13 @@ func TestHealthChecksFollowThePlanAndTheProxysHealth(t *testing.T) {
 		t.Fatal("the error was lost")
 	}
 	ask(200)
-	p.failing.Add(-int64(grace/time.Second) - 1)
+	time.Sleep(late)
 	ask(503)
+	back.fail = nil
+	if err := apply(hoptest.Ready("10.244.1.5")); err != nil {
+		t.Fatal(err)
+	}
+	ask(200)
 }
 
 func TestConnectionTrackingIsMadeLiberalOrItIsSaid(t *testing.T) {

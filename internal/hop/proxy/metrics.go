@@ -1,29 +1,34 @@
 package proxy
 
 import (
-	"time"
+	"slices"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/model"
 )
 
-// triggerTime is the annotation in which the endpoint controller says when the change of a Pod or Service happened that
-// made it write the slice.
-const triggerTime = "endpoints.kubernetes.io/last-change-trigger-time"
-
-// Metrics are kube-proxy's names, so that existing dashboards and alerts go on, and podway's own. A nil *Metrics counts
-// nothing.
+// Metrics are kube-proxy's names, so that existing dashboards and alerts go on, and podway's own. Names, types, labels and
+// buckets are those of Kubernetes 1.37 (pkg/proxy/metrics); which of them there are depends on the mode. A nil *Metrics
+// counts nothing.
 type Metrics struct {
-	sync, programming *prometheus.HistogramVec
+	sync, syncFull, syncPartial *prometheus.HistogramVec
+	programming, reconcile      *prometheus.HistogramVec
 
 	lastQueued, lastDone            *prometheus.GaugeVec
-	servicePending, endpointPending *prometheus.GaugeVec
 	noLocal                         *prometheus.GaugeVec
-	serviceChanges, endpointChanges *prometheus.CounterVec
-	failures, deleted               *prometheus.CounterVec
+	servicePending, endpointPending prometheus.Gauge
+	serviceChanges, endpointChanges prometheus.Counter
+	healthz, livez                  *prometheus.CounterVec
+
+	nftFailures, nftCleanup, deleted *prometheus.CounterVec
+	ipt                              iptablesMetrics
 
 	numServices            prometheus.Gauge
+	entries, entriesMost   prometheus.Gauge
+	entriesDropped         prometheus.Gauge
 	numWritten, numDrifted prometheus.Counter
 
 	last    *model.Snapshot // applied before this one
@@ -32,184 +37,147 @@ type Metrics struct {
 	pending model.Change
 }
 
+// iptablesMetrics are those of mode iptables, and the first of them of mode ipvs too.
+type iptablesMetrics struct {
+	failures, partialFailures *prometheus.CounterVec
+	rules, written            *prometheus.GaugeVec
+	counted                   IPTablesCounts // what the counters have
+}
+
+// IPTablesCounts are what a backend that restores iptables counts, by address family ("IPv4", "IPv6").
+type IPTablesCounts struct {
+	Failures, PartialFailures map[string]int // restores that failed since the start
+	// Rules are those that it has in the kernel now, Written those of its last restore.
+	Rules, Written map[TableFamily]int
+}
+
+// TableFamily is a table of iptables: Table "nat" or "filter", Family "IPv4" or "IPv6".
+type TableFamily struct{ Table, Family string }
+
+// IPTablesCounter is a backend that restores iptables and counts it.
+type IPTablesCounter interface{ IPTablesCounts() IPTablesCounts }
+
 const family4, family6 = "IPv4", "IPv6"
 
-// NewMetrics registers the metrics.
-func NewMetrics(r prometheus.Registerer) *Metrics {
-	byFamily := []string{"ip_family"}
-	hist := func(name, help string, buckets []float64) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "kubeproxy", Name: name, Help: help, Buckets: buckets}, byFamily)
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "kubeproxy", Name: name, Help: help}, append(labels, byFamily...))
-	}
-	count := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "kubeproxy", Name: name, Help: help}, byFamily)
-	}
+// factory makes metrics under kube-proxy's names and registers them.
+type factory struct{ r prometheus.Registerer }
+
+func (f factory) labels(more []string) []string { return append(more, "ip_family") }
+
+func (f factory) hist(name, help string, buckets []float64) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "kubeproxy", Name: name, Help: help, Buckets: buckets}, f.labels(nil))
+	f.r.MustRegister(h)
+	return h
+}
+
+func (f factory) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "kubeproxy", Name: name, Help: help}, f.labels(labels))
+	f.r.MustRegister(g)
+	return g
+}
+
+func (f factory) count(name, help string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "kubeproxy", Name: name, Help: help}, f.labels(nil))
+	f.r.MustRegister(c)
+	return c
+}
+
+func (f factory) one(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "kubeproxy", Name: name, Help: help})
+	f.r.MustRegister(c)
+	return c
+}
+
+func (f factory) level(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "kubeproxy", Name: name, Help: help})
+	f.r.MustRegister(g)
+	return g
+}
+
+func (f factory) codes(name, help string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "kubeproxy", Name: name, Help: help}, []string{"code"})
+	f.r.MustRegister(c)
+	return c
+}
+
+// syncBuckets are kube-proxy's: 1 ms to 16 s.
+func syncBuckets() []float64 { return prometheus.ExponentialBuckets(0.001, 2, 15) }
+
+// programmingBuckets are kube-proxy's: fine below a minute, coarse up to five.
+func programmingBuckets() []float64 {
+	return slices.Concat([]float64{0.25, 0.5}, prometheus.LinearBuckets(1, 1, 59), prometheus.LinearBuckets(60, 5, 12), prometheus.LinearBuckets(120, 30, 7))
+}
+
+// NewMetrics registers the metrics that a proxy mode has.
+func NewMetrics(r prometheus.Registerer, mode string) *Metrics {
+	f := factory{r}
 	m := &Metrics{
-		sync:            hist("sync_proxy_rules_duration_seconds", "Time of one application of rules.", prometheus.ExponentialBuckets(0.0001, 2, 18)),
-		programming:     hist("network_programming_duration_seconds", "Time from the change of a Pod or Service to its rules.", programmingBuckets()),
-		lastQueued:      gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When the last change was seen."),
-		lastDone:        gauge("sync_proxy_rules_last_timestamp_seconds", "When rules were last applied without error."),
-		endpointChanges: count("sync_proxy_rules_endpoint_changes_total", "Services whose endpoints changed."),
-		serviceChanges:  count("sync_proxy_rules_service_changes_total", "Services that changed."),
-		endpointPending: gauge("sync_proxy_rules_endpoint_changes_pending", "Changes of endpoints that are not applied yet."),
-		servicePending:  gauge("sync_proxy_rules_service_changes_pending", "Changes of Services that are not applied yet."),
-		failures:        count("sync_proxy_rules_nftables_sync_failures_total", "Applications of rules that failed."),
-		noLocal:         gauge("sync_proxy_rules_no_local_endpoints_total", "Service ports with a Local traffic policy and endpoints on other nodes only.", "traffic_policy"),
-		deleted:         count("conntrack_reconciler_deleted_entries_total", "Stale connection tracking entries that were deleted."),
+		sync:            f.hist("sync_proxy_rules_duration_seconds", "Time of one application of rules.", syncBuckets()),
+		programming:     f.hist("network_programming_duration_seconds", "Time from the change of a Pod or Service to its rules.", programmingBuckets()),
+		lastQueued:      f.gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When the last change was seen."),
+		lastDone:        f.gauge("sync_proxy_rules_last_timestamp_seconds", "When rules were last applied without error."),
+		endpointChanges: f.one("sync_proxy_rules_endpoint_changes_total", "Services whose endpoints changed."),
+		serviceChanges:  f.one("sync_proxy_rules_service_changes_total", "Services that changed."),
+		endpointPending: f.level("sync_proxy_rules_endpoint_changes_pending", "Changes of endpoints that are not applied yet."),
+		servicePending:  f.level("sync_proxy_rules_service_changes_pending", "Changes of Services that are not applied yet."),
+		noLocal:         f.gauge("sync_proxy_rules_no_local_endpoints_total", "Service ports with a Local traffic policy and endpoints on other nodes only.", "traffic_policy"),
+		healthz:         f.codes("proxy_healthz_total", "Answers of /healthz by status."),
+		livez:           f.codes("proxy_livez_total", "Answers of /livez by status."),
+		reconcile:       f.hist("conntrack_reconciler_sync_duration_seconds", "Time of looking for stale connection tracking entries.", syncBuckets()),
+		deleted:         f.count("conntrack_reconciler_deleted_entries_total", "Stale connection tracking entries that were deleted."),
 		numServices:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "podway", Name: "proxy_services", Help: "Services that are programmed."}),
 		numWritten:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: "podway", Name: "proxy_objects_written_total", Help: "Set elements, rules and chains written to the kernel."}),
 		numDrifted:      prometheus.NewCounter(prometheus.CounterOpts{Namespace: "podway", Name: "proxy_drift_total", Help: "Times that somebody else had changed the rules."}),
 	}
-	r.MustRegister(m.sync, m.programming, m.lastQueued, m.lastDone, m.endpointChanges, m.serviceChanges, m.endpointPending,
-		m.servicePending, m.failures, m.noLocal, m.deleted, m.numServices, m.numWritten, m.numDrifted)
+	own := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "podway", Name: name, Help: help})
+	}
+	m.entries = own("proxy_conntrack_entries", "Connections that the kernel tracks in the node's namespace.")
+	m.entriesMost = own("proxy_conntrack_limit", "Most connections that the kernel tracks (nf_conntrack_max).")
+	m.entriesDropped = own("proxy_conntrack_dropped_packets", "Packets dropped since boot because the table was full.")
+	r.MustRegister(m.numServices, m.numWritten, m.numDrifted, m.entries, m.entriesMost, m.entriesDropped)
+	m.ofMode(f, mode)
 	return m
 }
 
-// programmingBuckets are kube-proxy's: fine below a minute, coarse up to five.
-func programmingBuckets() []float64 {
-	out := []float64{0.005, 0.025, 0.1, 0.25, 0.5}
-	out = append(out, prometheus.LinearBuckets(1, 1, 59)...)
-	out = append(out, prometheus.LinearBuckets(60, 5, 12)...)
-	return append(out, prometheus.LinearBuckets(120, 30, 7)...)
+// ofMode registers what only some modes have. Mode ebpf, which kube-proxy lacks, has the names of nftables without "nftables".
+func (m *Metrics) ofMode(f factory, mode string) {
+	if mode != "ipvs" {
+		m.syncFull = f.hist("sync_full_proxy_rules_duration_seconds", "Time of one application of all rules.", syncBuckets())
+		m.syncPartial = f.hist("sync_partial_proxy_rules_duration_seconds", "Time of one application of what changed.", syncBuckets())
+	}
+	switch mode {
+	case "nftables":
+		m.nftFailures = f.count("sync_proxy_rules_nftables_sync_failures_total", "Applications of rules that failed.")
+		m.nftCleanup = f.count("sync_proxy_rules_nftables_cleanup_failures_total", "Removals of stale chains that failed; they are part of the same transaction, so that none does.")
+	case "iptables", "ipvs":
+		m.ipt.failures = f.count("sync_proxy_rules_iptables_restore_failures_total", "Restores of iptables that failed.")
+	}
+	if mode == "iptables" {
+		m.ipt.partialFailures = f.count("sync_proxy_rules_iptables_partial_restore_failures_total", "Restores of a part of iptables that failed and became full ones.")
+		m.ipt.rules = f.gauge("sync_proxy_rules_iptables_total", "Rules that the proxy has.", "table")
+		m.ipt.written = f.gauge("sync_proxy_rules_iptables_last", "Rules written by the last restore.", "table")
+	}
 }
 
-// families are those of the node, which are those of its Services.
-func families(n *Node) []string {
-	var out []string
-	if n.primary(true).IsValid() || len(n.LocalPods(true).In) > 0 {
-		out = append(out, family4)
-	}
-	if n.primary(false).IsValid() || len(n.LocalPods(false).In) > 0 {
-		out = append(out, family6)
-	}
-	if len(out) == 0 {
-		return []string{family4}
-	}
-	return out
-}
-
-// begin notes what an Apply is about to do.
-func (m *Metrics) begin(s *model.Snapshot, c model.Change, decided int) {
+// Answered counts an answer of /healthz or /livez.
+func (m *Metrics) Answered(path string, code int) {
 	if m == nil {
 		return
 	}
-	m.pending = c
-	m.lastQueued.WithLabelValues(family4).Set(float64(s.Time.UnixNano()) / 1e9)
-	m.servicePending.WithLabelValues(family4).Set(float64(decided))
-	m.endpointPending.WithLabelValues(family4).Set(float64(decided))
-}
-
-func (m *Metrics) failed() {
-	if m != nil {
-		m.failures.WithLabelValues(family4).Inc()
+	if path == "livez" {
+		m.livez.WithLabelValues(strconv.Itoa(code)).Inc()
+		return
 	}
+	m.healthz.WithLabelValues(strconv.Itoa(code)).Inc()
 }
 
-func (m *Metrics) checked(drift string) {
-	if m != nil && drift != "" {
-		m.numDrifted.Inc()
-	}
-}
-
-// end notes an Apply without error.
-func (m *Metrics) end(s *model.Snapshot, p *Plan, done Applied, deleted int, took time.Duration) {
+// room notes how full the table of connections is.
+func (m *Metrics) room(r conntrack.Room) {
 	if m == nil {
 		return
 	}
-	now := time.Now()
-	services, endpoints := m.changes(s)
-	for _, f := range families(&p.Node) {
-		m.sync.WithLabelValues(f).Observe(took.Seconds())
-		m.lastDone.WithLabelValues(f).Set(float64(now.UnixNano()) / 1e9)
-		m.serviceChanges.WithLabelValues(f).Add(float64(services))
-		m.endpointChanges.WithLabelValues(f).Add(float64(endpoints))
-		m.servicePending.WithLabelValues(f).Set(0)
-		m.endpointPending.WithLabelValues(f).Set(0)
-	}
-	m.deleted.WithLabelValues(family4).Add(float64(deleted))
-	m.numServices.Set(float64(p.Services.Len()))
-	m.numWritten.Add(float64(done.Changed))
-	m.triggers(s, now)
-	m.localless(p)
-	m.last = s
-}
-
-// changes counts the Services whose object, and those whose endpoints, differ from the last snapshot.
-func (m *Metrics) changes(s *model.Snapshot) (services, endpoints int) {
-	if m.last == nil {
-		return s.Services.Len(), s.Services.Len()
-	}
-	for _, n := range m.pending.Services {
-		if m.last.Services.At(n) != s.Services.At(n) {
-			services++
-		}
-		if m.last.Backends(n) != s.Backends(n) {
-			endpoints++
-		}
-	}
-	return services, endpoints
-}
-
-// triggers observes how long changes took that began while this process was running.
-func (m *Metrics) triggers(s *model.Snapshot, now time.Time) {
-	if m.last == nil || m.pending.All {
-		return
-	}
-	for _, n := range m.pending.Services {
-		b := s.Backends(n)
-		if b == nil {
-			continue
-		}
-		for _, slice := range b.Slices {
-			if m.last.Slices.At(slice.Name) == slice {
-				continue
-			}
-			if at, err := time.Parse(time.RFC3339Nano, slice.Annotations[triggerTime]); err == nil {
-				m.programming.WithLabelValues(slice.AddressType).Observe(max(0, now.Sub(at).Seconds()))
-			}
-		}
-	}
-}
-
-// localless tells ports apart whose Local policy leaves this node without an endpoint.
-type localless struct{ policy, family string }
-
-// localless brings the counts of such ports up to date by the Services that changed.
-func (m *Metrics) localless(p *Plan) {
-	var old model.Map[model.Name, *Service]
-	if m.plan != nil {
-		old = m.plan.Services
-	} else {
-		m.without = map[localless]int{}
-		for _, f := range families(&p.Node) {
-			m.without[localless{"internal", f}], m.without[localless{"external", f}] = 0, 0
-		}
-	}
-	model.Changed(old, p.Services, func(n model.Name) {
-		old.At(n).localless(m.without, -1)
-		p.Services.At(n).localless(m.without, 1)
-	})
-	m.plan = p
-	for k, n := range m.without {
-		m.noLocal.WithLabelValues(k.policy, k.family).Set(float64(n))
-	}
-}
-
-func (s *Service) localless(count map[localless]int, by int) {
-	if s == nil {
-		return
-	}
-	for _, port := range s.Ports {
-		if len(port.Local) > 0 || !port.Any {
-			continue
-		}
-		if port.InternalLocal {
-			count[localless{"internal", family(port.Is4())}] += by
-		}
-		if port.ExternalLocal {
-			count[localless{"external", family(port.Is4())}] += by
-		}
-	}
+	m.entries.Set(float64(r.Entries))
+	m.entriesMost.Set(float64(r.Max))
+	m.entriesDropped.Set(float64(r.Dropped))
 }

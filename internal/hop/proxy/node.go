@@ -29,9 +29,16 @@ func decideNode(s *model.Snapshot, name string, set *Settings, host []netip.Addr
 	}
 	n.Zone, n.Own, n.PodCIDRs = obj.Zone, obj.Addrs, obj.PodCIDRs
 	for _, is4 := range []bool{true, false} {
-		if a := obj.Addr(is4); a.IsValid() {
+		a := obj.Addr(is4)
+		if set.NodeAddr.IsValid() && set.NodeAddr.Is4() == is4 {
+			a = set.NodeAddr
+		}
+		if a.IsValid() {
 			n.Primary = append(n.Primary, a)
 		}
+	}
+	if a := set.NodeAddr; a.IsValid() && !slices.Contains(n.Own, a) {
+		n.Own = append(slices.Clip(n.Own), a)
 	}
 	for _, a := range host {
 		if !a.IsLoopback() && !slices.Contains(n.Own, a) {
@@ -48,7 +55,7 @@ func (p *NodePortAddresses) of(n *Node) []netip.Addr {
 	switch {
 	case p.All || len(p.In) > 0:
 		for _, a := range n.Own {
-			if p.All || p.has(a) {
+			if p.All || p.has(a, n) {
 				out = append(out, a)
 			}
 		}
@@ -62,10 +69,12 @@ func (p *NodePortAddresses) of(n *Node) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// has reports whether an address is in the prefixes. A family of which there is no prefix is not limited, as in
-// kube-proxy.
-func (p *NodePortAddresses) has(a netip.Addr) bool {
-	limited := false
+// has reports whether an address is one of those wanted. A family of which there is none is not limited, as in kube-proxy.
+func (p *NodePortAddresses) has(a netip.Addr, n *Node) bool {
+	limited := p.Primary && n.primary(a.Is4()).IsValid()
+	if limited && n.primary(a.Is4()) == a {
+		return true
+	}
 	for _, x := range p.In {
 		if x.Contains(a) {
 			return true

@@ -29,7 +29,14 @@ type Options struct {
 	ServiceCIDRs []netip.Prefix
 	Settings     Settings
 	// Host returns the addresses of the host's devices; nil = not known (Config.Host).
-	Host    func() []netip.Addr
+	Host func() []netip.Addr
+	// Tracking is how the kernel is to track connections; nil leaves its settings alone.
+	Tracking *Tracking
+	CPUs     int // of the host, for Tracking
+	// Health is told of changes and their rules, and asked by healthCheckNodePorts; nil = one of New's own.
+	Health *health.Node
+	// Event tells the people of a Service what is wrong on this node; optional. reason is one word.
+	Event   func(service model.Name, reason, note string)
 	Metrics *Metrics // optional
 	// Sysctl is the door to the settings of the node's network namespace; nil leaves them alone.
 	Sysctl sysctl.Door
@@ -45,12 +52,17 @@ type Proxy struct {
 	sysctl      sysctl.Door
 	metrics     *Metrics
 
-	health  *health.Server
-	checked *Plan        // the plan whose health checks are answered
-	failing atomic.Int64 // since when applies fail, in Unix seconds; 0 = they do not
+	tracking *Tracking
+	cpus     int
+	follows  *health.Node                // whether the rules follow the cluster
+	health   *health.Server              // of healthCheckNodePorts
+	checked  *Plan                       // the plan whose health checks are answered
+	closed   map[model.Name]flow.Finding // healthCheckNodePorts that cannot be opened
+	event    func(service model.Name, reason, note string)
 
 	shadowed map[model.Name][]flow.Finding // what stands, by Service
-	strict   []flow.Finding                // why connection tracking is not liberal, or nothing
+	strict   []flow.Finding                // settings of connection tracking that cannot be written
+	room     room                          // for connections
 
 	planner *Planner
 	served  *Plan // what the rules and the tracked connections agree with; nil = unknown
@@ -66,8 +78,14 @@ func New(o Options) *Proxy {
 	}
 	p := &Proxy{config: c, backend: o.Backend, connections: o.Connections, sysctl: o.Sysctl, metrics: o.Metrics,
 		planner: c.Planner(), shadowed: map[model.Name][]flow.Finding{}}
+	p.tracking, p.cpus, p.event, p.follows = o.Tracking, o.CPUs, o.Event, o.Health
+	p.closed = map[model.Name]flow.Finding{}
+	if p.follows == nil {
+		p.follows = health.NewNode(grace)
+	}
+	p.follows.Answered(p.metrics.Answered)
 	if o.Listen != nil {
-		p.health = health.New(o.Listen, p.healthy)
+		p.health = health.New(o.Listen, p.follows.Healthy)
 	}
 	return p
 }
@@ -93,24 +111,27 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 		}
 	}
 	plan, decided := p.planner.Update(s, c)
-	p.metrics.begin(s, c, decided)
+	p.metrics.begin(s, plan, c, decided)
+	p.follows.Queued()
 	done, err := p.backend.Apply(ctx, plan)
 	if err != nil {
 		p.served = nil // unknown until the next full apply
-		p.metrics.failed()
-		p.failing.CompareAndSwap(0, start.Unix())
+		p.metrics.failed(p.backend, plan)
 		return hop.Report{}, fmt.Errorf("proxy: %w", err)
 	}
-	p.failing.Store(0)
+	p.follows.Updated(families(&plan.Node)...)
+	p.follows.SetEligible(eligible(s.Nodes.At(plan.Node.Name)))
 	p.current.Store(plan)
 	p.shadows(plan)
 	if p.served == nil {
-		p.strict = p.beLiberal()
+		p.strict = p.track()
 	}
-	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: slices.Concat(p.standing(), p.answer(plan), p.strict)}
+	p.answer(plan)
+	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: p.Findings()}
+	ruled := time.Now()
 	deleted, err := p.forget(ctx, p.served, plan)
 	r.Took = time.Since(start)
-	p.metrics.end(s, plan, done, deleted, r.Took)
+	p.metrics.end(p.backend, s, plan, outcome{done, deleted, r.Took, time.Since(ruled)})
 	if err != nil { // the rules are right; the connections are tried again with everything
 		return r, fmt.Errorf("proxy: %w", err)
 	}
@@ -136,6 +157,14 @@ func (p *Proxy) shadows(plan *Plan) {
 	})
 }
 
+// eligible reports whether load balancers may use a node.
+func eligible(n *model.Node) bool { return n != nil && !n.Deleting && !n.Leaving }
+
+// Findings are all that is wrong now; beside Apply, Check may change them.
+func (p *Proxy) Findings() []flow.Finding {
+	return slices.Concat(p.standing(), p.closedPorts(), p.strict, p.room.findings)
+}
+
 // standing are the findings of all Services, in the order of their names.
 func (p *Proxy) standing() (out []flow.Finding) {
 	for _, n := range slices.SortedFunc(maps.Keys(p.shadowed), model.Name.Compare) {
@@ -147,6 +176,8 @@ func (p *Proxy) standing() (out []flow.Finding) {
 // Check tells the agent in words what somebody else changed in the rules, or that the host has other addresses now; ""
 // when nothing.
 func (p *Proxy) Check(ctx context.Context) (string, error) {
+	p.openAgain()
+	p.look(ctx)
 	if p.planner.moved() {
 		return "the addresses of the host's devices changed", nil
 	}
@@ -174,6 +205,7 @@ func (p *Proxy) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, erro
 // Remove implements hop.Hop.
 func (p *Proxy) Remove(ctx context.Context) error {
 	p.served, p.checked = nil, nil
+	clear(p.closed)
 	if p.health != nil {
 		p.health.Close()
 	}

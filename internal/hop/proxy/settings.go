@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Settings are what an operator chooses for a node's proxy, the same for every backend; the zero value is the default.
@@ -22,6 +23,24 @@ type Settings struct {
 	// ProxyName is the value of the label service.kubernetes.io/service-proxy-name of the Services that are this proxy's;
 	// "" = those without the label.
 	ProxyName string
+	// NodeAddr is taken for the node's primary address of its family instead of what the Node object says (bindAddress).
+	NodeAddr netip.Addr
+	// IPVS are settings of mode ipvs alone.
+	IPVS IPVSSettings
+}
+
+// IPVSSettings are the ipvs section of KubeProxyConfiguration.
+type IPVSSettings struct {
+	Scheduler string         // "" = rr
+	Exclude   []netip.Prefix // virtual servers in these are somebody else's (excludeCIDRs)
+	StrictARP bool           // the node answers ARP only for addresses of the device that is asked
+	// Timeouts of connections; 0 leaves the kernel's.
+	TCPTimeout, TCPFinTimeout, UDPTimeout time.Duration
+}
+
+func (s *IPVSSettings) equal(o *IPVSSettings) bool {
+	return s.Scheduler == o.Scheduler && slices.Equal(s.Exclude, o.Exclude) && s.StrictARP == o.StrictARP &&
+		s.TCPTimeout == o.TCPTimeout && s.TCPFinTimeout == o.TCPFinTimeout && s.UDPTimeout == o.UDPTimeout
 }
 
 // NodePortAddresses says which addresses of the node answer to node ports; the zero value is the primary address of each
@@ -30,6 +49,7 @@ type NodePortAddresses struct {
 	All      bool           // every address of the node, loopback apart
 	Loopback bool           // 127.0.0.1 and, where the backend can, ::1 too
 	In       []netip.Prefix // those of the node's addresses that are in one of these; a family without one is not limited
+	Primary  bool           // beside In: the primary address of each family too; a family with one is limited
 }
 
 // LocalPods says how a Pod of this node is told from other clients; the zero value is by the node's spec.podCIDRs.
@@ -66,7 +86,7 @@ func (s *Settings) Mark() uint32 {
 // Equal reports whether two settings lead traffic the same way.
 func (s *Settings) Equal(o *Settings) bool {
 	return s.NodePorts.All == o.NodePorts.All && s.NodePorts.Loopback == o.NodePorts.Loopback && slices.Equal(s.NodePorts.In, o.NodePorts.In) &&
-		s.LocalPods.equal(&o.LocalPods) && s.MasqueradeAll == o.MasqueradeAll && s.Mark() == o.Mark() &&
+		s.NodePorts.Primary == o.NodePorts.Primary && s.NodeAddr == o.NodeAddr && s.IPVS.equal(&o.IPVS) && s.LocalPods.equal(&o.LocalPods) && s.MasqueradeAll == o.MasqueradeAll && s.Mark() == o.Mark() &&
 		s.NoExternalIPs == o.NoExternalIPs && s.ProxyName == o.ProxyName
 }
 

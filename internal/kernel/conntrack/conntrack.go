@@ -35,10 +35,39 @@ type Table interface {
 	Close() error
 }
 
+// Room is how full the table is.
+type Room struct {
+	Entries int // of this network namespace
+	Max     int // of the whole host; 0 = no limit or not known
+	// Dropped and Evicted count since the namespace began: packets for which there was no room, and connections without
+	// answer that had to make room.
+	Dropped, Evicted uint64
+}
+
+// Counter is a table that knows how full it is.
+type Counter interface {
+	Room(ctx context.Context) (Room, error)
+}
+
 // Fake is a table in memory.
 type Fake struct {
 	mu      sync.Mutex
 	entries []Entry
+	room    Room
+}
+
+// SetRoom sets what Room returns.
+func (f *Fake) SetRoom(r Room) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.room = r
+}
+
+// Room implements Counter.
+func (f *Fake) Room(context.Context) (Room, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.room, nil
 }
 
 // NewFake returns a table with the entries.
