@@ -19,6 +19,10 @@ func TestNodePortsAnswerAtTheAddressesThatTheSettingsSay(t *testing.T) {
 	}
 	host := func() []netip.Addr { return hoptest.HostAddrs }
 	s := hoptest.NewCluster().Snapshot()
+	named := Config{Node: hoptest.NodeA, Settings: Settings{NodeAddr: netip.MustParseAddr("192.168.9.9")}}.Decide(s)
+	if got := fmt.Sprint(named.Node.Addrs, named.Node.Primary); got != "[192.168.9.9 fd00:1::1] [192.168.9.9 fd00:1::1]" || !named.Node.Has(netip.MustParseAddr("192.168.9.9")) {
+		t.Errorf("an address of the operator's choice: %s", got)
+	}
 	for _, c := range []struct {
 		name string
 		set  NodePortAddresses
@@ -31,6 +35,7 @@ func TestNodePortsAnswerAtTheAddressesThatTheSettingsSay(t *testing.T) {
 		{"a range, and the other family as it is", NodePortAddresses{In: in("172.16.0.0/12")}, host, "[172.17.0.1 fd00:1::1 fd00:17::1]"},
 		{"ranges of both families", NodePortAddresses{In: in("192.168.0.0/16", "fd00:17::/64")}, host, "[192.168.1.1 fd00:17::1]"},
 		{"a range that no address is in", NodePortAddresses{In: in("198.51.100.0/24", "2001:db8::/32")}, host, "[]"},
+		{"a range and the primary ones", NodePortAddresses{In: in("172.16.0.0/12"), Primary: true}, host, "[172.17.0.1 192.168.1.1 fd00:1::1]"},
 		{"loopback too", NodePortAddresses{Loopback: true}, host, "[127.0.0.1 192.168.1.1 ::1 fd00:1::1]"},
 	} {
 		p := Config{Node: hoptest.NodeA, Host: c.host, Settings: Settings{NodePorts: c.set}}.Decide(s)
