@@ -41,3 +41,16 @@ func Backend(mode string, ns *netns.NS) (proxy.Backend, error) {
 	}
 	return backends[i].in(ns)
 }
+
+// others are the backends of all modes but one, to see what they left.
+func others(mode string, ns *netns.NS) (out []proxy.Backend) {
+	for _, b := range backends {
+		if b.name == mode {
+			continue
+		}
+		if x, err := b.in(ns); err == nil { // a host that cannot have the mode has nothing of it
+			out = append(out, x)
+		}
+	}
+	return out
+}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,6 +91,12 @@ func makeProxy(o Options) (hop.Hop, error) {
 	}
 	opt := proxy.Options{Node: o.Node, Backend: backend, Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Settings: o.Proxy, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS),
 		Tracking: o.Tracking, CPUs: sysctl.Processors(), Health: o.Health, Event: o.Event}
+	opt.Others, opt.Dial = others(backend.Name(), o.NS), dialIn(o.NS)
+	if o.Log != nil {
+		opt.Switched = func(from, to, reached string) {
+			o.Log.Info("proxy mode changed; the old rules are gone", "hop", "proxy", "from", from, "to", to, "reached", reached)
+		}
+	}
 	if n := o.Proxy.NodePorts; n.All || len(n.In) > 0 {
 		addrs, err := link.Follow(o.NS, "kube-ipvs0") // what is on that device are addresses of Services
 		if err != nil {
@@ -101,6 +108,23 @@ func makeProxy(o Options) (hop.Hop, error) {
 		opt.Metrics = proxy.NewMetrics(o.Metrics, backend.Name())
 	}
 	return proxy.New(opt), nil
+}
+
+// dialIn connects from a namespace; nil is this process's.
+func dialIn(ns *netns.NS) proxy.Dial {
+	return func(ctx context.Context, to netip.AddrPort) error {
+		connect := func() error {
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		}
+		if ns == nil {
+			return connect()
+		}
+		return ns.Do(connect)
+	}
 }
 
 // listenIn opens TCP listeners in a namespace; nil is this process's.

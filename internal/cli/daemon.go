@@ -81,11 +81,15 @@ func (d *daemon) config() (*rest.Config, error) {
 	return cfg, nil
 }
 
-func (d *daemon) clients() (cluster.Clients, error) {
+func (d *daemon) clients() (cluster.Clients, error) { return d.clientsWith(func(*rest.Config) {}) }
+
+// clientsWith makes clients of a configuration that is changed before.
+func (d *daemon) clientsWith(change func(*rest.Config)) (cluster.Clients, error) {
 	cfg, err := d.config()
 	if err != nil {
 		return cluster.Clients{}, err
 	}
+	change(cfg)
 	contact := &cluster.Contact{}
 	cfg.Wrap(contact.Wrap)
 	cfg.Wrap((&cluster.Patience{Log: slog.Default()}).Wrap)

@@ -36,8 +36,14 @@ type Options struct {
 	// Health is told of changes and their rules, and asked by healthCheckNodePorts; nil = one of New's own.
 	Health *health.Node
 	// Event tells the people of a Service what is wrong on this node; optional. reason is one word.
-	Event   func(service model.Name, reason, note string)
-	Metrics *Metrics // optional
+	Event func(service model.Name, reason, note string)
+	// Others are the backends of other modes: what they left on the host is removed once this mode's rules are proven.
+	Others []Backend
+	// Dial connects from the node's namespace, to prove rules by it; optional. Switched is told of a mode that was followed, and of
+	// the addresses that were connected to; optional.
+	Dial     Dial
+	Switched func(from, to, reached string)
+	Metrics  *Metrics // optional
 	// Sysctl is the door to the settings of the node's network namespace; nil leaves them alone.
 	Sysctl sysctl.Door
 	// Listen opens a TCP listener in the node's network namespace, for healthCheckNodePorts; nil opens none.
@@ -64,6 +70,9 @@ type Proxy struct {
 	strict   []flow.Finding                // settings of connection tracking that cannot be written
 	room     room                          // for connections
 
+	change   change          // from another mode
+	snapshot *model.Snapshot // of served
+
 	planner *Planner
 	served  *Plan // what the rules and the tracked connections agree with; nil = unknown
 	memo    memo
@@ -80,6 +89,7 @@ func New(o Options) *Proxy {
 		planner: c.Planner(), shadowed: map[model.Name][]flow.Finding{}}
 	p.tracking, p.cpus, p.event, p.follows = o.Tracking, o.CPUs, o.Event, o.Health
 	p.closed = map[model.Name]flow.Finding{}
+	p.change = change{others: o.Others, dial: o.Dial, told: o.Switched}
 	if p.follows == nil {
 		p.follows = health.NewNode(grace)
 	}
@@ -127,6 +137,7 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 		p.strict = p.track()
 	}
 	p.answer(plan)
+	p.leave(ctx, s, plan)
 	r := hop.Report{Changed: done.Changed, Full: done.Full, Findings: p.Findings()}
 	ruled := time.Now()
 	deleted, err := p.forget(ctx, p.served, plan)
@@ -135,7 +146,7 @@ func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (h
 	if err != nil { // the rules are right; the connections are tried again with everything
 		return r, fmt.Errorf("proxy: %w", err)
 	}
-	p.served = plan
+	p.served, p.snapshot = plan, s
 	return r, nil
 }
 
@@ -162,7 +173,7 @@ func eligible(n *model.Node) bool { return n != nil && !n.Deleting && !n.Leaving
 
 // Findings are all that is wrong now; beside Apply, Check may change them.
 func (p *Proxy) Findings() []flow.Finding {
-	return slices.Concat(p.standing(), p.closedPorts(), p.strict, p.room.findings)
+	return slices.Concat(p.standing(), p.closedPorts(), p.strict, p.room.findings, p.change.findings)
 }
 
 // standing are the findings of all Services, in the order of their names.
@@ -178,6 +189,9 @@ func (p *Proxy) standing() (out []flow.Finding) {
 func (p *Proxy) Check(ctx context.Context) (string, error) {
 	p.openAgain()
 	p.look(ctx)
+	if p.served != nil {
+		p.leave(ctx, p.snapshot, p.served)
+	}
 	if p.planner.moved() {
 		return "the addresses of the host's devices changed", nil
 	}
