@@ -159,7 +159,9 @@ func (w wrong) Read(ctx context.Context, n proxy.Node) (proxy.Ruleset, error) {
 	return w.Backend.Read(ctx, proxy.Node{Name: "another"})
 }
 
-func (w wrong) Render(p *proxy.Plan) proxy.Ruleset { return w.Backend.Render(&proxy.Plan{Node: p.Node}) }
+func (w wrong) Render(p *proxy.Plan) proxy.Ruleset {
+	return w.Backend.Render(&proxy.Plan{Node: p.Node})
+}
 
 func TestRulesThatAreNotProvenLeaveTheOldOnes(t *testing.T) {
 	l := newLab(t)

@@ -31,7 +31,9 @@ It refuses while podway runs on this node, which would make everything again, an
 		Example: `  podway cleanup --dry-run
   podway cleanup`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), cmd.OutOrStdout(), o, dry, force) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cleanup(cmd.Context(), cmd.OutOrStdout(), o, dry, force)
+		},
 	}
 	f := c.Flags()
 	f.BoolVar(&dry, "dry-run", false, "print what would be removed; remove nothing")

@@ -59,7 +59,7 @@ It serves what kube-proxy serves: /healthz and /livez on port 10256, /metrics, /
 		_ = c.Flags().SetAnnotation(name, podwayFlag, []string{"true"}) // the flag is there
 	}
 	own(&p.apiServer, "apiserver", os.Getenv("PODWAY_APISERVER"), "host:port of the API server, reached without the service proxy ($PODWAY_APISERVER)")
-	own(&p.serviceCIDRs, "service-cidrs", os.Getenv("PODWAY_SERVICE_CIDRS"), "ranges of Service addresses, comma-separated (default: what the ServiceCIDR objects say) ($PODWAY_SERVICE_CIDRS)")
+	own(&p.serviceCIDRs, "service-cidrs", os.Getenv("PODWAY_SERVICE_CIDRS"), "ranges of Service addresses, comma-separated beside those of the ServiceCIDR objects ($PODWAY_SERVICE_CIDRS)")
 	own(&p.socket, "socket", "", "where podway trace asks this process; empty = nowhere")
 	return c
 }
@@ -146,11 +146,17 @@ func (p *proxyFlags) serveProxy(ctx context.Context, log *slog.Logger, r *resolv
 	told := events.New(ctx, clients.Typed, component, node)
 	follows := health.NewNode(r.HealthTimeout)
 	metrics := observe.NewRegistry()
-	var a *agent.Agent
-	ready := make(chan struct{}) // closed once a is there
+	hops, err := p.hops(log, r, node, agent.Options{Metrics: metrics, Health: follows, Event: func(n model.Name, reason, note string) {
+		told.Service(n, reason, "Listen", note)
+	}})
+	if err != nil {
+		return err
+	}
+	watcher := &cluster.Watcher{Clients: clients, Log: log, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices, cluster.Nodes, cluster.ServiceCIDRs}}
+	a := &agent.Agent{Source: watcher, Hops: hops, Node: node, Log: log, Metrics: metrics}
 	follow := http.NewServeMux()
 	follow.Handle("/", follows.Handler())
-	follow.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { answerReady(w, ready, &a) })
+	follow.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { answerReady(w, a) })
 	shown := observe.ProxyMetrics{Metrics: metrics, Mode: r.Mode, Config: r.Given, Group: "kubeproxy.config.k8s.io", Profiling: r.Profiling}
 	for _, e := range []observe.Endpoint{
 		{Name: "healthz", Addr: r.Healthz, Handler: follow, Failed: func(err error) {
@@ -166,33 +172,16 @@ func (p *proxyFlags) serveProxy(ctx context.Context, log *slog.Logger, r *resolv
 	if p.file != "" {
 		g.Go(func() error { return watchFile(ctx, p.file, r.data) })
 	}
-	g.Go(func() error {
-		hops, err := p.hops(ctx, log, r, node, clients, agent.Options{Metrics: metrics, Health: follows, Event: func(n model.Name, reason, note string) {
-			told.Service(n, reason, "Listen", note)
-		}})
-		if err != nil {
-			return err
-		}
-		watcher := &cluster.Watcher{Clients: clients, Log: log, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices, cluster.Nodes}}
-		a = &agent.Agent{Source: watcher, Hops: hops, Node: node, Log: log, Metrics: metrics}
-		close(ready)
-		told.Node(false, "Starting", "StartKubeProxy", "")
-		log.Info("service proxy starts", "node", node, "mode", r.Mode, "version", version)
-		p.serve(ctx, g, serving{agent: a, watcher: watcher, hops: hops, node: node, socket: p.socket, metrics: metrics, log: log})
-		return a.Run(ctx)
-	})
+	told.Node(false, "Starting", "StartKubeProxy", "")
+	log.Info("service proxy starts", "node", node, "mode", r.Mode, "version", version)
+	p.serve(ctx, g, serving{agent: a, watcher: watcher, hops: hops, node: node, socket: p.socket, metrics: metrics, log: log})
+	g.Go(func() error { return a.Run(ctx) })
 	return finished(ctx, g.Wait())
 }
 
 // answerReady is /readyz: 200 once the rules of a complete view are in the kernel.
-func answerReady(w http.ResponseWriter, there <-chan struct{}, a **agent.Agent) {
-	err := fmt.Errorf("the hops are not made yet")
-	select {
-	case <-there:
-		err = (*a).Ready()
-	default:
-	}
-	if err != nil {
+func answerReady(w http.ResponseWriter, a *agent.Agent) {
+	if err := a.Ready(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
@@ -211,15 +200,10 @@ func (p *proxyFlags) connect(c config.Client) (cluster.Clients, error) {
 }
 
 // hops makes the hop proxy with all that the configuration says.
-func (p *proxyFlags) hops(ctx context.Context, log *slog.Logger, r *resolved, node string, c cluster.Clients, o agent.Options) (_ []hop.Hop, err error) {
+func (p *proxyFlags) hops(log *slog.Logger, r *resolved, node string, o agent.Options) (_ []hop.Hop, err error) {
 	o.Node, o.ProxyMode, o.Proxy, o.Tracking, o.Log = node, r.Mode, r.Settings, &r.Tracking, log
 	if o.ServiceCIDRs, err = prefixes("service-cidrs", p.serviceCIDRs); err != nil {
 		return nil, err
-	}
-	if p.serviceCIDRs == "" {
-		if o.ServiceCIDRs, err = cluster.ServiceCIDRs(ctx, c, log); err != nil {
-			return nil, err
-		}
 	}
 	return agent.Hops([]string{"proxy"}, o)
 }
