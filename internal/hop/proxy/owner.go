@@ -12,6 +12,26 @@ type Owner interface {
 	Owns(ctx context.Context) (bool, error)
 }
 
+// Layered is a backend that keeps the rules of another backend, named Base, beside its own. RemoveOwn leaves those.
+type Layered interface {
+	Base() string
+	RemoveOwn(ctx context.Context) error
+}
+
+// removeOwn removes what is a backend's alone.
+func removeOwn(ctx context.Context, b Backend) error {
+	if l, ok := b.(Layered); ok {
+		return l.RemoveOwn(ctx)
+	}
+	return b.Remove(ctx)
+}
+
+// beside reports whether rules of another backend are part of b's own.
+func beside(b, other Backend) bool {
+	l, ok := b.(Layered)
+	return ok && l.Base() == other.Name()
+}
+
 // Left reports whether a backend has left rules of its own on the host, in whichever process. A host that cannot have such
 // rules has none.
 func Left(ctx context.Context, b Backend) (bool, error) {

@@ -42,6 +42,9 @@ func (p *Proxy) leave(ctx context.Context, s *model.Snapshot, plan *Plan) {
 	}
 	c.findings, c.done = nil, true
 	for _, other := range c.others {
+		if beside(p.backend, other) {
+			continue
+		}
 		left, err := Left(ctx, other)
 		if err == nil && left {
 			err = p.replace(ctx, s, plan, other)
@@ -61,7 +64,7 @@ func (p *Proxy) replace(ctx context.Context, s *model.Snapshot, plan *Plan, othe
 		return err
 	}
 	before := p.reach(ctx, plan)
-	if err := other.Remove(ctx); err != nil {
+	if err := removeOwn(ctx, other); err != nil {
 		return fmt.Errorf("remove: %w", err)
 	}
 	after := p.reach(ctx, plan)
