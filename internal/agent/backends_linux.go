@@ -2,12 +2,14 @@ package agent
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/ebpf"
 	"github.com/podway/podway/internal/hop/proxy/iptables"
+	"github.com/podway/podway/internal/hop/proxy/ipvs"
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/netns"
 )
@@ -19,6 +21,7 @@ var backends = []struct {
 }{
 	{"nftables", func(ns *netns.NS) (proxy.Backend, error) { return nft.In(ns), nil }},
 	{"iptables", func(ns *netns.NS) (proxy.Backend, error) { return iptables.In(ns), nil }},
+	{"ipvs", func(ns *netns.NS) (proxy.Backend, error) { return ipvs.In(ns, ipvs.Options{}, slog.Default()), nil }},
 	{"ebpf", func(ns *netns.NS) (proxy.Backend, error) { return ebpf.In(ns, ebpf.FromEnvironment()), nil }},
 }
 

@@ -88,8 +88,8 @@ func TestAClusterOnControlGroupsOfVersion2Alone(t *testing.T) {
 	image := filepath.Join(t.TempDir(), "disk.img")
 	disk(t, bin, image)
 	var out bytes.Buffer
-	m := vm.Machine{Args: []string{"/bin/busybox", "sh", "/run.sh"}, Disk: image, Append: "cgroup_no_v1=all", CPUs: 2, MiB: 5120,
-		Timeout: 75 * time.Minute, Silence: 3 * time.Minute, Out: io.MultiWriter(os.Stderr, &out), Console: os.Getenv("PODWAY_E2E_V2_CONSOLE")}
+	m := vm.Machine{Args: []string{"/bin/busybox", "sh", "/run.sh"}, Disk: image, Append: "cgroup_no_v1=all", Steady: true, MiB: 5120,
+		Timeout: 75 * time.Minute, Silence: 10 * time.Minute, Out: io.MultiWriter(os.Stderr, &out), Console: os.Getenv("PODWAY_E2E_V2_CONSOLE")}
 	code, err := m.Run(t.Context())
 	if err != nil || code != 0 || !strings.Contains(out.String(), "nothing is left") {
 		t.Fatalf("exit code %d, %v", code, err)

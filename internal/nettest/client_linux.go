@@ -34,7 +34,7 @@ const (
 
 // Dial says where to connect to and how.
 type Dial struct {
-	Proto   string // tcp or udp
+	Proto   string // tcp, udp or sctp
 	Dst     netip.AddrPort
 	Src     netip.Addr    // zero: the kernel chooses
 	SrcPort uint16        // 0: the kernel chooses
@@ -86,13 +86,18 @@ func (d Dial) open(ctx context.Context) (net.Conn, context.CancelFunc, error) {
 	nd := net.Dialer{Control: d.mark}
 	nd.SetMultipathTCP(false)
 	switch {
+	case d.Proto == "sctp":
 	case !d.Src.IsValid() && d.SrcPort == 0:
 	case d.Proto == "udp":
 		nd.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(d.Src, d.SrcPort))
 	default:
 		nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.Src, d.SrcPort))
 	}
-	c, err := nd.DialContext(ctx, d.Proto, d.Dst.String())
+	dial := func() (net.Conn, error) { return nd.DialContext(ctx, d.Proto, d.Dst.String()) }
+	if d.Proto == "sctp" {
+		dial = func() (net.Conn, error) { return d.dialSCTP(ctx) }
+	}
+	c, err := dial()
 	if err != nil {
 		cancel()
 		return nil, nil, err

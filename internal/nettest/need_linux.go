@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/podway/podway/internal/kernel/ipvs"
 	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/kernel/nft"
 )
@@ -35,6 +36,8 @@ const (
 	IPTables       Thing = "iptables-nft"
 	IPTablesLegacy Thing = "iptables-legacy"
 	EBPF           Thing = "ebpf" // control groups of version 2 and a BPF file system
+	SCTP   Thing = "sctp"
+	IPVS   Thing = "ipvs"
 )
 
 // T is what Need uses of testing.TB.
@@ -84,7 +87,8 @@ var probe = sync.OnceValue(func() map[Thing]error {
 	}
 	ns, err := netns.New()
 	have[Netns] = err
-	rest := []Thing{NFT, VXLAN, Bridge, IPTables, IPTablesLegacy, EBPF}
+	have[SCTP] = probeSCTP()
+	rest := []Thing{NFT, VXLAN, Bridge, IPTables, IPTablesLegacy, EBPF, IPVS}
 	if err != nil {
 		for _, th := range rest {
 			have[th] = errors.New("cannot be tried without network namespaces")
@@ -98,8 +102,25 @@ var probe = sync.OnceValue(func() map[Thing]error {
 	have[IPTablesLegacy] = probeIPTables(ns, IPTablesLegacy)
 	have[Bridge] = probeLink(ns, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "probe"}})
 	have[EBPF] = probeEBPF()
+	have[IPVS] = probeIPVS(ns)
 	return have
 })
+
+func probeSCTP() error {
+	fd, err := sctpSocket(unix.AF_INET)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+func probeIPVS(ns *netns.NS) error {
+	k, err := ipvs.Open(ns, "probe")
+	if err != nil {
+		return err
+	}
+	return k.Close()
+}
 
 func probeNFT(ns *netns.NS) error {
 	k, err := nft.Open(ns)
@@ -137,7 +158,7 @@ func probeLink(ns *netns.NS, l netlink.Link) error {
 
 // Things lists everything Need knows, sorted.
 func Things() []Thing {
-	all := []Thing{Root, Netns, NFT, VXLAN, Bridge, IPTables, IPTablesLegacy, EBPF}
+	all := []Thing{Root, Netns, NFT, VXLAN, Bridge, IPTables, IPTablesLegacy, EBPF, SCTP, IPVS}
 	slices.Sort(all)
 	return all
 }

@@ -17,7 +17,7 @@ const hello = "who\n"
 
 // Port is a port to listen on.
 type Port struct {
-	Proto    string // tcp or udp
+	Proto    string // tcp, udp or sctp
 	Number   uint16
 	Loopback bool // on 127.0.0.1 only, where nobody else reaches it
 }
@@ -79,8 +79,16 @@ func (s *Server) listen(p Port) error {
 			return err
 		}
 		s.serve(c, func() { s.echo(c) })
+	case "sctp":
+		for _, is4 := range []bool{true, false} { // one socket for both families would offer a client the addresses of both
+			l, err := listenSCTP(is4, p.Number)
+			if err != nil {
+				return fmt.Errorf("listen on %s: %w", at, err)
+			}
+			s.serve(l, func() { s.accept(l) })
+		}
 	default:
-		return fmt.Errorf("listen on %s: protocol %q is neither tcp nor udp", at, p.Proto)
+		return fmt.Errorf("listen on %s: protocol %q is none of tcp, udp, sctp", at, p.Proto)
 	}
 	return nil
 }
@@ -114,7 +122,7 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-func (s *Server) accept(l net.Listener) {
+func (s *Server) accept(l interface{ Accept() (net.Conn, error) }) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {

@@ -18,6 +18,7 @@ import (
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/ebpf"
 	"github.com/podway/podway/internal/hop/proxy/iptables"
+	"github.com/podway/podway/internal/hop/proxy/ipvs"
 	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
@@ -63,6 +64,7 @@ var renderers = map[string]func(*proxy.Plan) proxy.Ruleset{
 	"":         func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
 	"nftables": func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
 	"iptables": func(p *proxy.Plan) proxy.Ruleset { return iptables.Render(p) },
+	"ipvs":     func(p *proxy.Plan) proxy.Ruleset { return ipvs.Render(p, ipvs.Options{}) },
 	"ebpf":     func(p *proxy.Plan) proxy.Ruleset { return ebpf.Render(p, nft.Render(p)) },
 }
 

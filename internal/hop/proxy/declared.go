@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy/maglev"
@@ -16,8 +17,13 @@ func (p *Proxy) Declared(s *model.Snapshot, f flow.Flow) flow.Verdict {
 	if node == "" {
 		node = p.config.Node
 	}
-	return p.memo.plan(s, p.config.on(node)).declare(s, f)
+	h, ok := p.backend.(holder)
+	return p.memo.plan(s, p.config.on(node)).declare(s, f, ok && h.HoldsAddresses())
 }
+
+// holder is a backend that gives the node all addresses of Services, so that packets to other ports of them are the
+// node's to refuse, also where the address is not a ClusterIP.
+type holder interface{ HoldsAddresses() bool }
 
 // on is the configuration by which another node is judged: of its host nothing is known.
 func (c Config) on(node string) Config {
@@ -28,10 +34,10 @@ func (c Config) on(node string) Config {
 }
 
 // declare decides one flow by the plan.
-func (p *Plan) declare(s *model.Snapshot, f flow.Flow) flow.Verdict {
+func (p *Plan) declare(s *model.Snapshot, f flow.Flow, held bool) flow.Verdict {
 	port, at := p.find(f.Dst, f.Proto)
 	if port == nil {
-		return p.stray(f, p.ServiceCIDRs)
+		return p.stray(f, p.ServiceCIDRs, held)
 	}
 	v := p.serve(port, at, f)
 	v.Why = fmt.Sprintf("Service %s port %s (%s %s), %s", port.Service, portName(port), at.Kind, at.Addr, v.Why)
@@ -140,11 +146,11 @@ func in(ps []netip.Prefix, a netip.Addr) bool {
 }
 
 // stray decides about an address and port that no Service answers at.
-func (p *Plan) stray(f flow.Flow, ranges []netip.Prefix) flow.Verdict {
+func (p *Plan) stray(f flow.Flow, ranges []netip.Prefix, held bool) flow.Verdict {
 	dst := f.Dst.Addr()
 	for s := range p.Services.Values() {
 		for _, port := range s.Ports {
-			if port.ClusterIP.Addr() == dst {
+			if port.ClusterIP.Addr() == dst || held && port.answersAt(dst) && !p.Node.Has(dst) {
 				return flow.Verdict{Action: flow.Refused, Why: fmt.Sprintf("Service %s has no %s port %d", s.Name, f.Proto, f.Dst.Port()),
 					Findings: []flow.Finding{noSuchPort(s, f)}}
 			}
@@ -159,4 +165,9 @@ func (p *Plan) stray(f flow.Flow, ranges []netip.Prefix) flow.Verdict {
 		v.Findings = []flow.Finding{finding(flow.NoSuchNodePort, "node "+p.Node.Name, fmt.Sprintf("No Service has the %s node port %d.", f.Proto, f.Dst.Port()))}
 	}
 	return v
+}
+
+// answersAt reports whether the port answers at an address that is not its ClusterIP.
+func (p *Port) answersAt(a netip.Addr) bool {
+	return slices.ContainsFunc(p.External, func(f Frontend) bool { return f.Addr.Addr() == a })
 }

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -80,6 +81,15 @@ func (c *Conn) addDevice() error {
 		}
 	}
 	return err
+}
+
+// Has implements Kernel.
+func (c *Conn) Has(_ context.Context, a netip.Addr) (bool, error) {
+	s := NewState()
+	if err := c.readDevice(s); err != nil {
+		return false, fmt.Errorf("ipvs: read: %w", err)
+	}
+	return s.Addrs[a], nil
 }
 
 func (c *Conn) readDevice(s *State) error {

@@ -51,6 +51,13 @@ func (f *Fake) Look(_ context.Context, k Key) (*Server, error) {
 	return f.state.Servers[k].clone(), nil
 }
 
+// Has implements Kernel.
+func (f *Fake) Has(_ context.Context, a netip.Addr) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state.Addrs[a], nil
+}
+
 // SetTimeouts implements Kernel.
 func (f *Fake) SetTimeouts(_ context.Context, t Timeouts) error {
 	f.mu.Lock()

@@ -144,6 +144,8 @@ type Kernel interface {
 	Read(ctx context.Context) (*State, error)
 	// Look returns one virtual server, nil when there is none.
 	Look(ctx context.Context, k Key) (*Server, error)
+	// Has reports whether the device has an address.
+	Has(ctx context.Context, a netip.Addr) (bool, error)
 	// SetTimeouts changes the timeouts that are not 0 and differ.
 	SetTimeouts(ctx context.Context, t Timeouts) error
 	Close() error

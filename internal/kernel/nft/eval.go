@@ -14,6 +14,9 @@ type Packet struct {
 	FromHost bool           // sent by a process of the host: output instead of prerouting
 	IIF, OIF string         // the devices, when rules ask for them
 	Mark     uint32
+	// First is where the connection's first packet was sent by its client, when something that is no rule (IPVS) has
+	// changed it already; zero = Dst.
+	First netip.AddrPort
 	// Local says whether an address is the host's own, as the routing table says it.
 	Local func(netip.Addr) bool
 }

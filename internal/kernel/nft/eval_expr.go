@@ -152,6 +152,10 @@ func (m *machine) payload(e Payload) bool {
 }
 
 func (m *machine) ct(e Ct) bool {
+	first := m.p.First
+	if !first.IsValid() {
+		first = m.p.Dst
+	}
 	switch {
 	case e.Key == CtState:
 		m.set(e.Dst, host32(StateNew))
@@ -163,10 +167,10 @@ func (m *machine) ct(e Ct) bool {
 		m.set(e.Dst, host32(status))
 	case e.Key == CtMark:
 		m.set(e.Dst, host32(0))
-	case e.Key == CtDstIP && e.Original && m.p.Dst.Addr().Is4(), e.Key == CtDstIP6 && e.Original && m.p.Dst.Addr().Is6():
-		m.set(e.Dst, Key{}.Addr(m.p.Dst.Addr()).String())
+	case e.Key == CtDstIP && e.Original && first.Addr().Is4(), e.Key == CtDstIP6 && e.Original && first.Addr().Is6():
+		m.set(e.Dst, Key{}.Addr(first.Addr()).String())
 	case e.Key == CtProtoDst && e.Original:
-		m.set(e.Dst, Key{}.Port(m.p.Dst.Port()).String())
+		m.set(e.Dst, Key{}.Port(first.Port()).String())
 	default:
 		return false
 	}

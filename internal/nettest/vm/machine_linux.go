@@ -30,7 +30,10 @@ type Machine struct {
 	Append  string        // more words for the kernel's command line
 	CPUs    int           // 0 = 1; two froze in one run of twenty
 	MiB     int           // 0 = 1024
-	Timeout time.Duration // of the program; 0 = 2 minutes
+	Timeout time.Duration // of the program, by the machine's clock; 0 = 2 minutes
+	// Steady makes the machine's clock count instructions, one a nanosecond, while it computes: nothing in it runs out of
+	// time however slow the host is. It costs twice the host's time, on one of its processors.
+	Steady  bool
 	Boot    time.Duration // until init is up; 0 = 2 minutes
 	Silence time.Duration // a console without a word for so long means a frozen machine; 0 = 1 minute
 

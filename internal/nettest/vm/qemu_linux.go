@@ -29,12 +29,19 @@ var (
 )
 
 func (m *Machine) arguments(dir, kernel string) []string {
-	a := []string{"-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MiB),
+	threads := "multi"
+	if m.Steady {
+		threads = "single"
+	}
+	a := []string{"-M", "pc", "-accel", "tcg,thread=" + threads, "-cpu", "max", "-smp", strconv.Itoa(m.CPUs), "-m", strconv.Itoa(m.MiB),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", "stdio",
 		"-device", "virtio-serial-pci",
 		"-chardev", "file,id=stdio,path=/proc/self/fd/3", "-device", "virtserialport,chardev=stdio,name=" + guest.StdioPort,
 		"-chardev", "file,id=out,path=" + filepath.Join(dir, "out"), "-device", "virtserialport,chardev=out,name=" + guest.OutPort,
 		"-kernel", kernel, "-initrd", filepath.Join(dir, "initrd"), "-append", strings.TrimSpace(commandLine + " " + m.Append)}
+	if m.Steady {
+		a = append(a, "-icount", "shift=0,sleep=on")
+	}
 	if m.Disk != "" {
 		a = append(a, "-drive", "file="+m.Disk+",format=raw,if=virtio,cache=unsafe")
 	}
@@ -108,7 +115,7 @@ func (m *Machine) follow(console io.Reader, file string, cancel context.CancelCa
 		case ours && word == guest.Up:
 			up = true
 			end.Stop()
-			end = time.AfterFunc(m.Timeout+m.Boot, func() { cancel(errors.New("the machine outlived its program's time")) })
+			end = time.AfterFunc(m.limit(), func() { cancel(errors.New("the machine outlived its program's time")) })
 			frozen.Stop()
 			frozen = time.AfterFunc(m.Silence, func() { cancel(errFrozen) })
 		case ours && strings.HasPrefix(word, guest.Exit):
@@ -127,6 +134,14 @@ func (m *Machine) follow(console io.Reader, file string, cancel context.CancelCa
 			return code, exited
 		}
 	}
+}
+
+// limit is how long a machine that is up may run: its own clock ends the program before.
+func (m *Machine) limit() time.Duration {
+	if m.Steady {
+		return 20 * m.Timeout
+	}
+	return m.Timeout + m.Boot
 }
 
 // log opens the file for the console, and the caller's beside it.

@@ -27,6 +27,7 @@ func main() {
 	flag.DurationVar(&m.Silence, "silence", 0, "after which the machine counts as frozen (default 1m)")
 	flag.StringVar(&m.Console, "console", "", "append what the kernel says to this `file`")
 	flag.StringVar(&m.OutDir, "out", "", "`folder` for the files of /out")
+	flag.BoolVar(&m.Steady, "steady", false, "the machine's clock counts instructions: no timeouts on a slow host")
 	flag.StringVar(&m.Disk, "disk", "", "ext4 `image` that becomes the root; PROGRAM is then a path in it")
 	flag.StringVar(&m.Dir, "dir", "", "working `directory`")
 	flag.Func("m", "`modules` to load at once, separated by commas", func(s string) error {
