@@ -36,8 +36,8 @@ const (
 	IPTables       Thing = "iptables-nft"
 	IPTablesLegacy Thing = "iptables-legacy"
 	EBPF           Thing = "ebpf" // control groups of version 2 and a BPF file system
-	SCTP   Thing = "sctp"
-	IPVS   Thing = "ipvs"
+	SCTP           Thing = "sctp"
+	IPVS           Thing = "ipvs"
 )
 
 // T is what Need uses of testing.TB.
