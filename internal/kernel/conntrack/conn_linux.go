@@ -29,7 +29,10 @@ const (
 )
 
 // Conn talks to the connection tracking of one network namespace. It is not safe for concurrent use.
-type Conn struct{ c *netlink.Conn }
+type Conn struct {
+	c  *netlink.Conn
+	ns *netns.NS // nil = the caller's own
+}
 
 // Open opens the door of a namespace; nil is the caller's own.
 func Open(ns *netns.NS) (*Conn, error) {
@@ -41,7 +44,7 @@ func Open(ns *netns.NS) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conntrack: open: %w", err)
 	}
-	return &Conn{c: c}, nil
+	return &Conn{c: c, ns: ns}, nil
 }
 
 // Close closes the door.

@@ -4,18 +4,26 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/podway/podway/internal/kernel/sysctl"
 )
 
-// Numbers of linux/netfilter/nfnetlink_conntrack.h; the global ones exist since Linux 4.18 (entries) and 5.9 (the limit).
+// Numbers of linux/netfilter/nfnetlink_conntrack.h.
 const (
 	msgStatsCPU = unix.NFNL_SUBSYS_CTNETLINK<<8 | 4
-	msgStats    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 5
 
 	attrCPUDrop, attrCPUEarlyDrop = 10, 11
-	attrEntries, attrMaxEntries   = 1, 2
+)
+
+// The size of the table. Netlink has it too, in an answer that is marked as one of several and is the only one: who waits
+// for the others waits for ever.
+const (
+	keyEntries    = "net/netfilter/nf_conntrack_count"
+	keyMaxEntries = "net/netfilter/nf_conntrack_max"
 )
 
 // Room implements Counter.
@@ -24,18 +32,17 @@ func (c *Conn) Room(ctx context.Context) (Room, error) {
 	if err := ctx.Err(); err != nil {
 		return out, err
 	}
-	err := c.numbers(msgStats, netlink.Request, func(attr uint16, n uint32) {
-		switch attr {
-		case attrEntries:
-			out.Entries = int(n)
-		case attrMaxEntries:
-			out.Max = int(n)
+	settings := sysctl.Open(c.ns)
+	for key, to := range map[string]*int{keyEntries: &out.Entries, keyMaxEntries: &out.Max} {
+		text, err := settings.Get(key)
+		if err == nil {
+			*to, err = strconv.Atoi(text)
 		}
-	})
-	if err != nil {
-		return out, fmt.Errorf("conntrack: count entries: %w", err)
+		if err != nil {
+			return out, fmt.Errorf("conntrack: count entries: %w", err)
+		}
 	}
-	err = c.numbers(msgStatsCPU, netlink.Request|netlink.Dump, func(attr uint16, n uint32) {
+	err := c.numbers(msgStatsCPU, netlink.Request|netlink.Dump, func(attr uint16, n uint32) {
 		switch attr {
 		case attrCPUDrop:
 			out.Dropped += uint64(n)
