@@ -21,11 +21,12 @@ build: ## build podway, the echo server and the Kubernetes of `podway up` into b
 	@cd lab && go build -trimpath -ldflags '-s -w' -o ../bin/pause ./pause
 
 BPF := internal/hop/proxy/ebpf
-bpf: ## compile the eBPF programs anew (clang-16, llvm and libbpf-dev), after a change of their source
+BPF_OUT ?= $(CURDIR)/$(BPF)
+bpf: ## compile the eBPF programs anew, after a change of their source (apt-get install clang-16 llvm-16 libbpf-dev)
 	cd $(BPF)/bpf && clang-16 -target bpfel -mcpu=v3 -O2 -g -Wall -Wextra -Werror -ffile-prefix-map=$(CURDIR)/= \
-	  -I/usr/include/$$(uname -m)-linux-gnu -c sockets.c -o ../zz_sockets.o
-	llvm-strip-16 -g $(BPF)/zz_sockets.o
-	cd $(BPF)/bpf && sha256sum sockets.c maps.h > ../zz_sockets.sum
+	  -I/usr/include/$$(uname -m)-linux-gnu -c sockets.c -o $(BPF_OUT)/zz_sockets.o
+	llvm-strip-16 -g $(BPF_OUT)/zz_sockets.o
+	cd $(BPF)/bpf && sha256sum sockets.c maps.h > $(BPF_OUT)/zz_sockets.sum
 
 demo: deps build ## start a real cluster, send requests through every path, print the trace, tear down
 	@$(SUDO) bin/podway demo

@@ -17,8 +17,8 @@ import (
 
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/ebpf"
 	"github.com/podway/podway/internal/hop/proxy/nft"
-	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/nettest"
 )
@@ -31,7 +31,10 @@ var lanes = []struct {
 	load loader
 }{
 	{direct, nil},
-	{"podway-nft", podway(func(ns *netns.NS) (proxy.Backend, error) { return nft.In(ns), nil })},
+	{"podway-nft", podway(func(h *nettest.Host) (proxy.Backend, error) { return nft.In(h.NS()), nil })},
+	{"podway-ebpf", podway(func(h *nettest.Host) (proxy.Backend, error) {
+		return ebpf.In(h.NS(), ebpf.Paths{Cgroup: h.Cgroup(), BPF: h.BPF()}), nil
+	})},
 	{"kube-proxy-nft", kubeProxy("nftables")},
 	{"kube-proxy-iptables", kubeProxy("iptables")},
 }
@@ -57,9 +60,9 @@ func laneNames() (out []string) {
 var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}
 
 // podway programs with one of podway's backends, and sees that the kernel has what was applied.
-func podway(open func(*netns.NS) (proxy.Backend, error)) loader {
+func podway(open func(*nettest.Host) (proxy.Backend, error)) loader {
 	return func(ctx context.Context, node *nettest.Host, o objects, _ string) (io.Closer, error) {
-		b, err := open(node.NS())
+		b, err := open(node)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,9 +68,12 @@ func fail(err error) {
 }
 
 func run(ctx context.Context, c config) error {
-	peer, err := buildPeer(ctx)
-	if err != nil {
-		return err
+	peer := ""
+	if slices.ContainsFunc(c.lanes, func(l string) bool { return strings.HasPrefix(l, "kube-proxy") }) {
+		var err error
+		if peer, err = buildPeer(ctx); err != nil {
+			return err
+		}
 	}
 	t := table{}
 	slow := map[string]bool{}

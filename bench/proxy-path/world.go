@@ -36,6 +36,9 @@ func newWorld(ctx context.Context, services int) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := n.UseCgroups(); err != nil { // sockets of one lane must not meet the programs of another
+		return nil, errors.Join(err, n.Close())
+	}
 	return &world{net: n, services: services}, nil
 }
 

@@ -174,7 +174,13 @@ func (k *Conn) pin() (n int, err error) {
 }
 
 // repin makes a pin lead to another object. Programs and links go on with the former one.
-func repin(path string, o interface{ Pin(string) error }) error {
+func repin(path string, o interface {
+	Pin(string) error
+	Unpin() error
+}) error {
+	if err := o.Unpin(); err != nil && !errors.Is(err, fs.ErrNotExist) { // the object may believe that its pin is there
+		return err
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -11,13 +11,9 @@ import (
 
 // Sizes of the structures in bpf/maps.h, in bytes.
 const (
-	frontSize    = 20
-	endpointSize = 20
-	serviceSize  = 32
-	slotSize     = 24
-	memberSize   = 40
-	tableEntries = 1021
-	connSize     = 72
+	frontSize  = 20
+	slotSize   = 24
+	memberSize = 40
 )
 
 // The lists of a port, and the flags of a service.
