@@ -155,7 +155,11 @@ func roundTrips(to []unix.Sockaddr, until time.Time) (t tally) {
 		if _, err := unix.Write(fd, b[:32]); err != nil {
 			return tally{err: err}
 		}
-		if _, err := unix.Read(fd, b); err != nil {
+		_, err := unix.Read(fd, b)
+		for err == unix.EINTR { // Go's scheduler sends signals
+			_, err = unix.Read(fd, b)
+		}
+		if err != nil {
 			return tally{err: fmt.Errorf("no echo: %w", err)}
 		}
 		t.took = append(t.took, time.Since(start))

@@ -89,6 +89,9 @@ func (x *Index) serviceDetail(st *Step, v flow.Verdict) string {
 		if v.Masquerade {
 			s += " (from the node's address)"
 		}
+		if v.AtSocket {
+			s += " (the sender's socket is connected to it)"
+		}
 		if v.Sticky {
 			s += " (the same client keeps its target)"
 		}

@@ -54,6 +54,6 @@ func newKernelHost(t *testing.T) hoptest.Host {
 
 func TestTheSuiteOnTheKernel(t *testing.T) {
 	s := subject(proxytest.Default(), newKernelHost)
-	s.Steps, s.Every = 60, 29
+	s.Steps, s.Every = 30, 61
 	hoptest.Run(t, s)
 }

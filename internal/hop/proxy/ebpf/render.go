@@ -27,7 +27,7 @@ func collect(p *proxy.Plan) *elements {
 func difference(have, want map[string]map[string]string) []bpf.Op {
 	var grow, shrink []bpf.Op
 	for _, name := range planned {
-		var puts []bpf.Entry
+		puts := make([]bpf.Entry, 0, max(0, len(want[name])-len(have[name])))
 		var dels []string
 		for k, v := range want[name] {
 			if old, ok := have[name][k]; !ok || old != v {
