@@ -13,10 +13,10 @@ import (
 	"github.com/podway/podway/internal/nettest"
 )
 
-// The object of the service proxy is as good as any; keys of its map tables have 20 bytes, values 2042.
+// The object of the service proxy is as good as any; keys of its map services have 20 bytes, values 32.
 var testPrograms = []string{"getpeername4", "connect4"}
 
-const testMap, keySize, valueSize = "tables", 20, 2042
+const testMap, keySize, valueSize = "services", 20, 32
 
 func testConfig(t *testing.T) Config {
 	t.Helper()
@@ -183,7 +183,7 @@ func TestWhatOthersTookAwayIsSeenAndMended(t *testing.T) {
 		t.Errorf("%d changes, want 1", n)
 	}
 	attached(t, k, testPrograms...)
-	for _, pin := range []string{k.linkPin("connect4"), k.progPin("getpeername4"), k.mapPin("services")} {
+	for _, pin := range []string{k.linkPin("connect4"), k.progPin("getpeername4"), k.mapPin("slots")} {
 		if err := os.Remove(pin); err != nil {
 			t.Fatal(err)
 		}

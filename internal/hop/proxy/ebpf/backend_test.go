@@ -105,7 +105,7 @@ func TestTheLayoutIsTheObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := hoptest.NewCluster().Put(hoptest.Service("cart", 7, func(s *model.Service) {
-		s.AffinityTimeout, s.Annotations = time.Hour, map[string]string{"podway.io/balance": "maglev"}
+		s.AffinityTimeout = time.Hour
 	}), hoptest.Slice("cart", hoptest.Ready("10.244.1.5"))).Snapshot()
 	for name, m := range collect(proxy.Decide(s, hoptest.NodeA)).maps {
 		want := spec.Maps[name]
@@ -154,6 +154,23 @@ func TestTheObjectIsThatOfItsSource(t *testing.T) {
 	again, err := os.ReadFile(filepath.Join(dir, "zz_sockets.o"))
 	if err != nil || !bytes.Equal(again, object) {
 		t.Errorf("the compiler makes another object of the same source (%v): make bpf", err)
+	}
+}
+
+func TestWhatTheSourceDecidesIsLeftToThePacketsRules(t *testing.T) {
+	for name, edit := range map[string]func(*model.Service){
+		"maglev": func(s *model.Service) { s.Annotations = map[string]string{"podway.io/balance": "maglev"} },
+		"source ranges": func(s *model.Service) {
+			s.Type, s.LoadBalancerIPs = model.LoadBalancer, []model.LoadBalancerIP{{Addr: netip.MustParseAddr("198.51.100.7")}}
+			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+		},
+	} {
+		s := hoptest.NewCluster().Put(hoptest.Service("cart", 7, edit), hoptest.Slice("cart", hoptest.Ready("10.244.1.5"))).Snapshot()
+		for k, v := range collect(proxy.Decide(s, hoptest.NodeA)).maps[services] {
+			if name == "maglev" || frontOf(k).addr.Addr() == netip.MustParseAddr("198.51.100.7") {
+				t.Errorf("%s: sockets decide about %s", name, text(services, k, v))
+			}
+		}
 	}
 }
 

@@ -106,19 +106,3 @@ func TestAffinityEndsWithItsTime(t *testing.T) {
 	}
 	t.Error("the client was kept although its time was over")
 }
-
-func TestMaglevKeepsAClientAndSpreadsClients(t *testing.T) {
-	l := newLab(t)
-	l.apply(append(slices46("a1", "a2", "b1"), webService(func(s *model.Service) {
-		s.Annotations = map[string]string{"podway.io/balance": "maglev"}
-	}))...)
-	seen := map[string]bool{}
-	for i := range 12 { // clients of a third each: all the same once in 3^11 runs
-		pod, err := l.w.AddPod(l.a, "client", netip.AddrFrom4([4]byte{10, 244, 1, byte(100 + i)}))
-		l.ok(err)
-		seen[l.only(pod, vip4, 4)] = true
-	}
-	if len(seen) < 2 {
-		t.Errorf("twelve clients all went to %v", seen)
-	}
-}

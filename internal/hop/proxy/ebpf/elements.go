@@ -8,7 +8,6 @@ import (
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
-	"github.com/podway/podway/internal/hop/proxy/maglev"
 )
 
 // elements is what some Services put into the maps.
@@ -58,8 +57,11 @@ func (e *elements) add(s *proxy.Service) {
 }
 
 // port puts in the frontends that a socket of this node can be served from without knowing its address: what is refused,
-// dropped or open to some sources only is left to the packets' rules.
+// dropped, open to some sources only or balanced by the source is left to the packets' rules.
 func (e *elements) port(p *proxy.Port) {
+	if p.Maglev {
+		return
+	}
 	var used [2]bool
 	which := byte(clusterList)
 	if p.InternalLocal {
@@ -75,9 +77,6 @@ func (e *elements) port(p *proxy.Port) {
 	for list, ok := range used {
 		if ok {
 			e.list(p, byte(list))
-			if p.Maglev {
-				e.table(p, byte(list))
-			}
 		}
 	}
 	if p.Proto == flow.UDP && (used[clusterList] || used[localList]) {
@@ -104,9 +103,6 @@ func (e *elements) frontend(p *proxy.Port, at netip.AddrPort, which byte, used *
 	if p.Affinity > 0 {
 		s.affinity = uint32(max(1, p.Affinity/time.Second))
 	}
-	if p.Maglev {
-		s.flags |= byTable
-	}
 	if e.plan.Settings.MasqueradeAll || at.Addr().IsLoopback() {
 		s.flags |= nodeOnly
 	}
@@ -131,15 +127,6 @@ func (e *elements) list(p *proxy.Port, which byte) {
 			e.member(name, netip.AddrPortFrom(last, 0), to)
 		}
 	}
-}
-
-// table puts in a list's lookup table.
-func (e *elements) table(p *proxy.Port, which byte) {
-	e.buf = front{p.ClusterIP, p.Proto, which}.append(e.buf[:0])
-	for _, i := range maglev.Table(endpointsOf(p, which)) {
-		e.buf = binary.NativeEndian.AppendUint16(e.buf, i)
-	}
-	e.put(tables, frontSize)
 }
 
 func (e *elements) member(list front, ask, to netip.AddrPort) {

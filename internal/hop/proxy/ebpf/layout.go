@@ -23,7 +23,6 @@ const (
 	servingList = 2
 
 	nodeOnly = 1
-	byTable  = 2
 )
 
 // front is a frontend, or the name of a list of endpoints.
@@ -106,9 +105,6 @@ func serviceOf(b string) service {
 func (s service) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d endpoints", s.list, s.count)
-	if s.flags&byTable != 0 {
-		b.WriteString(" by table")
-	}
 	if s.affinity > 0 {
 		fmt.Fprintf(&b, ", affinity %ds", s.affinity)
 	}

@@ -12,12 +12,11 @@ const (
 	services    = "services"    // frontend -> list, its length, affinity
 	slots       = "slots"       // list . number -> endpoint
 	members     = "members"     // list . endpoint -> endpoint, for Services with affinity and for UDP
-	tables      = "tables"      // list -> slots by hash of the client
 	connections = "connections" // UDP sockets that are connected to endpoints; filled by programs
 )
 
 // planned are the maps that a plan fills.
-var planned = []string{slots, members, tables, services}
+var planned = []string{slots, members, services}
 
 // programs are in the order of attaching: a socket must never be sent to an endpoint while answers are not undone.
 var programs = []string{"recvmsg4", "recvmsg6", "getpeername4", "getpeername6", "sock_release", "sendmsg4", "sendmsg6", "connect4", "connect6"}

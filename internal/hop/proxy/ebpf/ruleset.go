@@ -46,10 +46,8 @@ func text(m, k, v string) string {
 		return fmt.Sprintf("%s -> %s", frontOf(k), serviceOf(v))
 	case slots:
 		return fmt.Sprintf("%s . %d -> %s", frontOf(k), slotNumber(k), addrOf(v))
-	case members:
-		return fmt.Sprintf("%s . %s -> %s", frontOf(k), addrOf(k[frontSize:]), addrOf(v))
 	}
-	return fmt.Sprintf("%s -> %x", frontOf(k), v)
+	return fmt.Sprintf("%s . %s -> %s", frontOf(k), addrOf(k[frontSize:]), addrOf(v)) // members
 }
 
 // Equal reports whether two rulesets have the same programs and maps.

@@ -27,10 +27,7 @@ struct endpoint {
 	__u16 zero;
 };
 
-enum {
-	NODE_ONLY = 1, /* sockets of the node's own network namespace alone */
-	MAGLEV = 2,    /* by the client, through a table, instead of by chance */
-};
+enum { NODE_ONLY = 1 }; /* for sockets of the node's own network namespace alone */
 
 struct service {
 	struct front list; /* the list to choose from, named by the ClusterIP */
@@ -48,12 +45,6 @@ struct slot {
 struct member {
 	struct front list;
 	struct endpoint to;
-};
-
-#define TABLE 1021
-
-struct table {
-	__u16 slot[TABLE];
 };
 
 /* What a client keeps to. port and proto are 0 in the record that all ports of a Service share. */
@@ -109,11 +100,10 @@ struct node {
 	} name_ SEC(".maps")
 
 MAP(node, BPF_MAP_TYPE_ARRAY, __u32, struct node, 1, 0);
-/* The sizes of these four are set when they are made. */
+/* The sizes of these three are set when they are made. */
 MAP(services, BPF_MAP_TYPE_HASH, struct front, struct service, 1, BPF_F_NO_PREALLOC);
 MAP(slots, BPF_MAP_TYPE_HASH, struct slot, struct endpoint, 1, BPF_F_NO_PREALLOC);
 MAP(members, BPF_MAP_TYPE_HASH, struct member, struct endpoint, 1, BPF_F_NO_PREALLOC);
-MAP(tables, BPF_MAP_TYPE_HASH, struct front, struct table, 1, BPF_F_NO_PREALLOC);
 /* These are filled by the programs. */
 MAP(stays, BPF_MAP_TYPE_LRU_HASH, struct client, struct stay, 1 << 15, 0);
 MAP(flows, BPF_MAP_TYPE_LRU_HASH, struct flow, struct stay, 1 << 15, 0);

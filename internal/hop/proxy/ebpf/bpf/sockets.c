@@ -135,25 +135,15 @@ static __always_inline void remember(__u64 client, const struct service *s, cons
 	bpf_map_update_elem(&stays, &k, &v, BPF_ANY);
 }
 
-static __always_inline __u32 by_client(__u64 client, const struct service *s)
-{
-	struct table *t = bpf_map_lookup_elem(&tables, &s->list);
-	__u32 i = (__u32)((client * 0x9e3779b97f4a7c15ULL) >> 32) % TABLE;
-
-	asm volatile("" : "+r"(i)); /* the verifier does not follow the modulus, and the compiler must not see that it need not */
-	return t && i < TABLE ? t->slot[i] : 0;
-}
-
 /* choose picks an endpoint. It fails for a moment in which the list changes; the packets' rules take over then. */
 static __always_inline int choose(struct bpf_sock_addr *ctx, const struct service *s, struct endpoint *to)
 {
-	struct slot k = { .list = s->list };
+	struct slot k = { .list = s->list, .number = bpf_get_prandom_u32() % s->count };
 	struct endpoint *e;
 	__u64 client = 0;
 
-	if (s->affinity || s->flags & MAGLEV)
-		client = bpf_get_netns_cookie(ctx);
 	if (s->affinity) {
+		client = bpf_get_netns_cookie(ctx);
 		switch (remembered(client, s, to)) {
 		case 2:
 			remember(client, s, to);
@@ -162,10 +152,6 @@ static __always_inline int choose(struct bpf_sock_addr *ctx, const struct servic
 			return 1;
 		}
 	}
-	if (s->flags & MAGLEV)
-		k.number = by_client(client, s);
-	else
-		k.number = bpf_get_prandom_u32() % s->count;
 	e = bpf_map_lookup_elem(&slots, &k);
 	if (!e)
 		return 0;
