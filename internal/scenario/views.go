@@ -98,13 +98,11 @@ func (r *rendered) follow(s *model.Snapshot) {
 	for name := range s.Nodes.All() {
 		p, c := r.planner[name], change
 		if p == nil {
-			p, c = proxy.NewPlanner(name), model.Everything()
+			p, c = proxy.Config{Node: name, ServiceCIDRs: ServiceCIDRs}.Planner(), model.Everything()
 			r.planner[name] = p
 		}
 		plan, _ := p.Update(s, c)
-		with := *plan
-		with.ServiceCIDRs = ServiceCIDRs
-		r.plans[name] = r.render(&with)
+		r.plans[name] = r.render(plan)
 	}
 	r.s = s
 }

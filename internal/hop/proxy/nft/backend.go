@@ -205,15 +205,22 @@ func (b *Backend) step(ctx context.Context, k knft.Kernel, before, p *proxy.Plan
 // costly is how long a comparison may take before it is rationed to a tenth of the time.
 const costly = 50 * time.Millisecond
 
-// Check implements proxy.Backend. The kernel's generation tells whether anybody wrote any table since; only then
-// everything is compared.
+// Check implements proxy.Backend. The kernel's generation tells whether anybody wrote any table since; only then the
+// tables are looked at: always whether they and their base chains are there, as they are not after a flush of the ruleset,
+// and everything in them as often as its cost allows.
 func (b *Backend) Check(ctx context.Context) (string, error) {
 	if b.applied == nil {
 		return "", nil
 	}
 	gen, err := b.kernel.Generation(ctx)
-	if err != nil || gen == b.gen || b.took > costly && time.Since(b.compared) < 10*b.took {
+	if err != nil || gen == b.gen {
 		return "", err
+	}
+	if drift, err := b.glance(ctx); drift != "" || err != nil {
+		return drift, err
+	}
+	if b.took > costly && time.Since(b.compared) < 10*b.took {
+		return "", nil
 	}
 	start := time.Now()
 	have, err := read(ctx, b.kernel, b.applied.Node)
@@ -227,6 +234,35 @@ func (b *Backend) Check(ctx context.Context) (string, error) {
 		return drift, nil
 	}
 	b.gen = gen
+	return "", nil
+}
+
+// glance compares the chains that do not depend on any Service; it costs the same however many there are.
+func (b *Backend) glance(ctx context.Context) (string, error) {
+	have, err := gather(ctx, b.applied.Node, b.kernel.Look)
+	if err != nil {
+		return "", err
+	}
+	for i, f := range families {
+		if !wanted(b.applied, f, b.totals[i].ports) {
+			continue
+		}
+		t, want := have.table(f), knft.NewTable(f, tableName)
+		base(want, b.applied)
+		if t != nil {
+			part := knft.NewTable(f, tableName)
+			for name := range want.Chains {
+				if c := t.Chains[name]; c != nil {
+					part.AddChain(c)
+				}
+			}
+			t = part
+		}
+		if ops := knft.Diff(t, want); len(ops) > 0 {
+			b.applied = nil
+			return fmt.Sprintf("%s %s: %s", f, tableName, ops[0]), nil
+		}
+	}
 	return "", nil
 }
 

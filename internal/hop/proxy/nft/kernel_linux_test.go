@@ -89,6 +89,44 @@ func TestTheNftCommandListsEveryRule(t *testing.T) {
 	}
 }
 
+// With many elements a comparison of everything is made rarely, so the flush must be seen without one.
+func TestAFlushedRulesetIsNoticedAtOnceAndMended(t *testing.T) {
+	k := newKernel(t)
+	b := New(func() (knft.Kernel, error) { return k, nil })
+	plan := proxytest.Default().Decide(hoptest.ServiceCases()[5].Snapshot)
+	if _, err := b.Apply(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	want, err := read(t.Context(), k, plan.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := knft.Create(knft.NewTable(knft.IPv4, "somebody-else"))
+	b.took, b.compared = time.Hour, time.Now()
+	for _, c := range []struct {
+		name  string
+		ops   []knft.Op
+		drift string
+	}{
+		{"another program's table", foreign, ""},
+		{"our tables deleted", []knft.Op{{Kind: knft.DelTable, Table: want.tables[0]}, {Kind: knft.DelTable, Table: want.tables[1]}}, "ip podway-proxy: add table"},
+		{"the rules flushed", []knft.Op{{Kind: knft.FlushChain, Table: want.tables[1], Chain: &knft.Chain{Name: prerouting}}}, "ip6 podway-proxy: add rules to chain prerouting"},
+	} {
+		if err := k.Apply(t.Context(), c.ops); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Check(t.Context()); err != nil || got != c.drift {
+			t.Fatalf("%s: drift %q, %v, want %q", c.name, got, err, c.drift)
+		}
+		if _, err := b.Apply(t.Context(), plan); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := read(t.Context(), k, plan.Node); err != nil || !got.Equal(want) {
+			t.Errorf("%s: not mended: %v", c.name, err)
+		}
+	}
+}
+
 func TestAnAcknowledgedChangeIsInForce(t *testing.T) {
 	k := newKernel(t)
 	b := New(func() (knft.Kernel, error) { return k, nil })
