@@ -54,6 +54,9 @@ func (o Op) String() string {
 // Create returns the operations that make a table that does not exist.
 func Create(want *Table) []Op { return Diff(nil, want) }
 
+// Count is how many elements a set has.
+func (s *Set) Count() int { return max(len(s.Elems), len(s.List)) }
+
 // Diff returns the operations that make have into want; nil is a table that does not exist. What both have is not
 // touched, so that packets in flight see either the old or the new rules, and affinity and counters stay.
 func Diff(have, want *Table) []Op {
@@ -122,6 +125,10 @@ func (d *differ) sets() {
 // elements makes h's elements into w's. A value is changed by deleting the key and adding it, in one batch.
 func (d *differ) elements(h, w *Set) {
 	if w.Dynamic {
+		return
+	}
+	if w.List != nil && len(h.Elems) == 0 {
+		d.filled = d.elems(d.filled, AddElems, w, w.List)
 		return
 	}
 	var del, changed []Elem

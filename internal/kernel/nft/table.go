@@ -152,6 +152,9 @@ type Set struct {
 	Room  uint32
 	Elems map[string]string
 
+	// List has the elements instead of Elems in a set that is only to be made, each key once: Diff takes it, nothing else.
+	List []Elem
+
 	// ask looks a key up in the kernel; set in tables of Look, which have no elements.
 	ask func(key string) (string, bool, error)
 }

@@ -106,7 +106,7 @@ func (b *Backend) full(ctx context.Context, k knft.Kernel, before, p *proxy.Plan
 	totals := make([]*elements, len(families))
 	b.rooms = roomsOf(have)
 	for i, f := range families {
-		e := collect(p, f)
+		e := collect(p, f, have.table(f) == nil)
 		diff := knft.Diff(have.table(f), render(p, f, e))
 		b.rooms.follow(f, diff)
 		ops = append(ops, diff...)

@@ -16,7 +16,8 @@ import (
 type elements struct {
 	is4     bool
 	sets    map[string]map[string]string
-	sizes   map[string]int // of the sets
+	lists   map[string][]knft.Elem // instead of sets, when the table is only to be made
+	sizes   map[string]int         // of the sets
 	classes map[class]int
 	shared  map[string]map[netip.Addr]int // of clusterIPs and hairpin
 	ports   int
@@ -33,6 +34,16 @@ func newElements(f knft.Family, services int) *elements {
 		shared: map[string]map[netip.Addr]int{clusterIPs: {}, hairpin: {}}, known: map[class]uint32{}}
 	if services > 100 {
 		e.blockSize = 1 << 16
+	}
+	return e
+}
+
+// hold makes room for the endpoints of many Services: in maps, or in lists.
+func (e *elements) hold(services int, asList bool) *elements {
+	switch {
+	case asList:
+		e.lists = map[string][]knft.Elem{"services": make([]knft.Elem, 0, services), endpoints: make([]knft.Elem, 0, services*4)}
+	case services > 100:
 		e.sets[endpoints] = make(map[string]string, services*8)
 	}
 	return e
@@ -65,11 +76,16 @@ func (e *elements) add(s *proxy.Service) {
 
 func (e *elements) put(set string, key, value knft.Key) {
 	m := e.sets[set]
-	if m == nil {
+	if m == nil && e.lists == nil {
 		m = map[string]string{}
 		e.sets[set] = m
 	}
 	both := e.text(key, value)
+	if e.lists != nil {
+		e.lists[set] = append(e.lists[set], knft.Elem{Key: both[:len(key)], Value: both[len(key):]})
+		e.sizes[set]++
+		return
+	}
 	m[both[:len(key)]] = both[len(key):]
 	e.sizes[set]++
 }

@@ -17,16 +17,17 @@ func (b *Backend) Render(p *proxy.Plan) proxy.Ruleset { return Render(p) }
 func Render(p *proxy.Plan) *Ruleset {
 	r := &Ruleset{node: p.Node}
 	for _, f := range families {
-		if t := render(p, f, collect(p, f)); t != nil {
+		if t := render(p, f, collect(p, f, false)); t != nil {
 			r.tables = append(r.tables, t)
 		}
 	}
 	return r
 }
 
-// collect gathers the elements of all Services.
-func collect(p *proxy.Plan, f knft.Family) *elements {
-	e := newElements(f, p.Services.Len())
+// collect gathers the elements of all Services, as lists when the table is only to be made: a map costs as much as the rest.
+func collect(p *proxy.Plan, f knft.Family, asList bool) *elements {
+	n := p.Services.Len()
+	e := newElements(f, n).hold(n, asList)
 	for s := range p.Services.Values() {
 		e.add(s)
 	}
@@ -34,7 +35,7 @@ func collect(p *proxy.Plan, f knft.Family) *elements {
 	if !moved {
 		return e
 	}
-	again := newElements(f, p.Services.Len())
+	again := newElements(f, n).hold(n, asList)
 	again.words = numbers
 	for s := range p.Services.Values() {
 		again.add(s)
@@ -63,6 +64,7 @@ func render(p *proxy.Plan, f knft.Family, e *elements) *knft.Table {
 		if elems := e.sets[s.Name]; elems != nil {
 			s.Elems = elems
 		}
+		s.List = e.lists[s.Name]
 	}
 	remembers := false
 	for c := range e.classes {
@@ -84,7 +86,7 @@ func render(p *proxy.Plan, f knft.Family, e *elements) *knft.Table {
 	}
 	for _, s := range t.Sets {
 		if s.Room > 0 {
-			s.Room = roomFor(len(s.Elems))
+			s.Room = roomFor(s.Count())
 		}
 	}
 	return t
@@ -165,8 +167,9 @@ func affinitySets(f knft.Family, e *elements) []*knft.Set {
 		if s.Elems = e.sets[s.Name]; s.Elems == nil {
 			s.Elems = map[string]string{}
 		}
+		s.List = e.lists[s.Name]
 		if !s.Dynamic {
-			s.Room = roomFor(len(s.Elems))
+			s.Room = roomFor(s.Count())
 		}
 	}
 	return sets
