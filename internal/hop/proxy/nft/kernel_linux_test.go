@@ -155,3 +155,9 @@ func TestAnAcknowledgedChangeIsInForce(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("acknowledged change: median %v, 90%% below %v", took[25], took[45])
 }
+
+func TestASetInTheKernelThatBecomesTooSmallIsMadeAnewWithMoreRoom(t *testing.T) {
+	if full := grow(t, newKernel(t), 300, 20); full != 2 {
+		t.Errorf("%d applies were full, want the first one and one for more room", full)
+	}
+}
