@@ -147,7 +147,7 @@ func makePodnet(o Options) (hop.Hop, error) {
 	if o.Metrics != nil {
 		opt.Metrics = podnet.NewMetrics(o.Metrics)
 	}
-	return podnet.NewIn(o.NS, opt)
+	return podnet.New(o.NS, opt)
 }
 
 // HopNames are the names of all hops of a node in request order.

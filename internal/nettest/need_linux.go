@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 
@@ -154,11 +153,4 @@ func probeLink(ns *netns.NS, l netlink.Link) error {
 		}
 		return h.LinkDel(l)
 	})
-}
-
-// Things lists everything Need knows, sorted.
-func Things() []Thing {
-	all := []Thing{Root, Netns, NFT, VXLAN, Bridge, IPTables, IPTablesLegacy, EBPF, SCTP, IPVS}
-	slices.Sort(all)
-	return all
 }

@@ -83,7 +83,7 @@ func (w *walker) deliver(f flow.Flow, targets []netip.AddrPort, of model.Name) {
 			w.network(f, c)
 			w.process(c.targets, f, of)
 		}
-		w.arrive(c, f)
+		w.arrive(c)
 	}
 	w.limited(all)
 }
@@ -123,7 +123,7 @@ func (w *walker) process(targets []netip.AddrPort, f flow.Flow, of model.Name) {
 }
 
 // arrive puts the class's targets into the outcome.
-func (w *walker) arrive(c class, _ flow.Flow) {
+func (w *walker) arrive(c class) {
 	o := Outcome{Action: flow.Forward, Targets: c.targets}
 	if len(c.pods) == 0 {
 		o.Action = flow.Pass

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/podway/podway/internal/flow"
-	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -28,22 +27,6 @@ type View interface {
 
 // ErrNotChecked is the error of a View that has nothing to say of a hop.
 var ErrNotChecked = errors.New("not checked")
-
-// Declared is the View of what the API says. Hops returns the hops of a node.
-type Declared struct {
-	Snapshot *model.Snapshot
-	Hops     func(node string) []hop.Hop
-}
-
-// Verdict asks the hop's Declared.
-func (d Declared) Verdict(_ context.Context, name, node string, f flow.Flow) (flow.Verdict, error) {
-	for _, h := range d.Hops(node) {
-		if h.Name() == name {
-			return h.Declared(d.Snapshot, f), nil
-		}
-	}
-	return flow.Verdict{}, ErrNotChecked
-}
 
 // State is how a step ended.
 type State string

@@ -8,14 +8,11 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
-// LoadBalancerClass is the spec.loadBalancerClass that podway serves, besides none.
-const LoadBalancerClass = model.LoadBalancerClass
-
 // pending says why a Service of type LoadBalancer has no address.
 func (x *Index) pending(svc *model.Service) flow.Finding {
 	f := flow.Finding{Code: flow.LBPending, Severity: flow.Error, Object: "Service " + svc.Name.String()}
 	switch {
-	case svc.LoadBalancerClass != "" && svc.LoadBalancerClass != LoadBalancerClass:
+	case svc.LoadBalancerClass != "" && svc.LoadBalancerClass != model.LoadBalancerClass:
 		f.Code = flow.LBForeignClass
 		f.Cause = fmt.Sprintf("loadBalancerClass is %q, so another controller must give the address, and none has", svc.LoadBalancerClass)
 		f.Fix = "- loadBalancerClass: " + svc.LoadBalancerClass

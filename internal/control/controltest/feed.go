@@ -34,26 +34,11 @@ func (f *Feed) Put(objs ...any) {
 	f.send()
 }
 
-// Delete removes an object of the model.
-func (f *Feed) Delete(o any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.b.Delete(o)
-	f.send()
-}
-
 // Mute keeps what the watches bring from coming in, as if the watch had stopped.
 func (f *Feed) Mute(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.muted = on
-}
-
-// Newest returns the newest snapshot.
-func (f *Feed) Newest() *model.Snapshot {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.b.Snapshot(time.Now())
 }
 
 func (f *Feed) send() {

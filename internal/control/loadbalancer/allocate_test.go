@@ -234,7 +234,3 @@ func BenchmarkAllocate2000Services(b *testing.B) {
 		Allocate(s)
 	}
 }
-
-type modelService = model.Service
-
-func svcNode() *model.Node { return &model.Node{Name: "n"} }

@@ -223,7 +223,7 @@ func TestOthersStatusIsLeftAlone(t *testing.T) {
 
 func TestWithoutPoolsOnlyServicesThatNamePodwayAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, controltest.New(), svcNode())
+		l := newLab(t, controltest.New(), &model.Node{Name: "n"})
 		defer l.close()
 		class := model.LoadBalancerClass
 		l.create("x")
@@ -264,7 +264,7 @@ func TestThePoolSaysHowManyAddressesAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "podway.io/v1alpha1", "kind": "AddressPool", "metadata": map[string]any{"name": "a"}}}
 		dyn := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{poolResource: "AddressPoolList"}, obj)
-		l := newLab(t, controltest.New(), svcNode())
+		l := newLab(t, controltest.New(), &model.Node{Name: "n"})
 		l.close()
 		c := &Controller{Client: l.server, Dynamic: dyn}
 		ctx, stop := context.WithCancel(context.Background())
@@ -283,7 +283,7 @@ func TestThePoolSaysHowManyAddressesAreLeft(t *testing.T) {
 			t.Errorf("got %v", got.Object["status"])
 		}
 		dyn.ClearActions()
-		feed.Put(svc("other", "", func(s *modelService) { s.Type = "ClusterIP" }))
+		feed.Put(svc("other", "", func(s *model.Service) { s.Type = "ClusterIP" }))
 		time.Sleep(time.Minute)
 		if n := len(dyn.Actions()); n != 0 {
 			t.Errorf("%d writes though nothing changed", n)

@@ -59,7 +59,7 @@ func benchHop(b *testing.B, pods int) *Hop {
 		b.Fatal(err)
 	}
 	dir := b.TempDir()
-	h, err := NewIn(ns, Options{Node: "a", ConfigPath: dir + "/podnet.json", StoreDir: dir + "/store"})
+	h, err := New(ns, Options{Node: "a", ConfigPath: dir + "/podnet.json", StoreDir: dir + "/store"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func newLab(t *testing.T, families string, o podnet.Options) *lab {
 		n.Serve(":9090")
 		b.Put(l.node(families, c.name, c.v4, c.v6, c.cidr4, c.cidr6))
 		o.Node, o.ConfigPath, o.StoreDir = c.name, n.runtime.ConfigPath(), n.runtime.StoreDir()
-		n.hop, err = podnet.NewIn(n.NS, o)
+		n.hop, err = podnet.New(n.NS, o)
 		n.Must(err)
 		t.Cleanup(n.hop.Close)
 		l.nodes[c.name] = n
@@ -381,7 +381,7 @@ func TestRemoveLeavesNothingButThePods(t *testing.T) {
 	a, addrsA := l.pod("node-1", "a")
 	b, _ := l.pod("node-1", "b")
 	n := l.nodes["node-1"]
-	fresh, err := podnet.NewIn(n.NS, podnet.Options{Node: "node-1", ConfigPath: n.runtime.ConfigPath(), StoreDir: n.runtime.StoreDir()})
+	fresh, err := podnet.New(n.NS, podnet.Options{Node: "node-1", ConfigPath: n.runtime.ConfigPath(), StoreDir: n.runtime.StoreDir()})
 	n.Must(err)
 	defer fresh.Close()
 	for range 2 {

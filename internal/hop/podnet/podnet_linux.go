@@ -9,11 +9,9 @@ import (
 	"github.com/podway/podway/internal/kernel/sysctl"
 )
 
-// New opens the pod network of the node on which this process runs. It touches nothing before the first Apply.
-func New(o Options) (*Hop, error) { return NewIn(nil, o) }
-
-// NewIn opens the pod network of the node whose network namespace ns is; nil is this process's.
-func NewIn(ns *netns.NS, o Options) (*Hop, error) {
+// New opens the pod network of the node whose network namespace ns is; nil is this process's. It touches nothing before
+// the first Apply.
+func New(ns *netns.NS, o Options) (*Hop, error) {
 	var opened []func()
 	closeAll := func() {
 		for _, c := range opened {

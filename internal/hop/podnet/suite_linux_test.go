@@ -82,7 +82,7 @@ func (h *kernelHost) stop() {
 func (h *kernelHost) Start(t *testing.T) hop.Hop {
 	h.stop()
 	var err error
-	h.hop, err = NewIn(h.ns, h.opt)
+	h.hop, err = New(h.ns, h.opt)
 	must(t, err)
 	d := h.hop.doors
 	h.hop.doors.links, h.hop.doors.routes = failingLinks{d.links, h}, failingRoutes{d.routes, h}

@@ -28,6 +28,3 @@ func (n Node) Log(component string) string {
 
 // SocketName is the supervisor's control socket, relative to the lab's folder.
 const SocketName = "supervisor.sock"
-
-// ResolvConf is the resolver configuration of the nodes and of pods with dnsPolicy Default.
-func (c Cluster) ResolvConf() string { return filepath.Join(c.Dir, "resolv.conf") }
