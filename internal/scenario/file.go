@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/podway/podway/internal/flow/spelling"
 )
 
 // Load reads a scenario from disk.
@@ -161,7 +163,7 @@ func fileLines(data []byte) []int {
 func didYouMean(got string, known ...string) string {
 	best, at := "", 3
 	for _, k := range known {
-		if d := distance(got, k); d < at && d < len(k) {
+		if d := spelling.Distance(got, k); d < at && d < len(k) {
 			best, at = k, d
 		}
 	}
@@ -169,27 +171,4 @@ func didYouMean(got string, known ...string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// distance is the Levenshtein distance.
-func distance(a, b string) int {
-	if len(a)-len(b) > 3 || len(b)-len(a) > 3 {
-		return 4
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

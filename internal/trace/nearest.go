@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podway/podway/internal/flow/spelling"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -61,7 +62,7 @@ func missedBy(selector, labels map[string]string) (want, has string, score int) 
 	want = missing + ": " + v
 	score = 10 * (len(selector) - 1)
 	if other, ok := labels[missing]; ok {
-		d := distance(strings.ToLower(v), strings.ToLower(other))
+		d := spelling.Distance(strings.ToLower(v), strings.ToLower(other))
 		if len(selector) > 1 || alike(v, other) {
 			return want, missing + ": " + other, score + max(9-d, 1)
 		}
@@ -86,39 +87,16 @@ func alike(a, b string) bool {
 	if a == b || len(a) > 3 && len(b) > 3 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) {
 		return true
 	}
-	return distance(a, b) <= 1+min(len(a), len(b))/5
+	return spelling.Distance(a, b) <= 1+min(len(a), len(b))/5
 }
 
 // closest is the word of the list that is alike and nearest, or "".
 func closest(word string, list []string) string {
 	best, at := "", 1<<30
 	for _, w := range list {
-		if d := distance(strings.ToLower(word), strings.ToLower(w)); alike(word, w) && d < at {
+		if d := spelling.Distance(strings.ToLower(word), strings.ToLower(w)); alike(word, w) && d < at {
 			best, at = w, d
 		}
 	}
 	return best
-}
-
-// distance is the number of letters to insert, delete, change or swap to make b of a (restricted Damerau-Levenshtein).
-func distance(a, b string) int {
-	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev, cur = prev, cur, prev2
-	}
-	return prev[len(b)]
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/flow/spelling"
 	"github.com/podway/podway/internal/hop/dns/answers"
 	"github.com/podway/podway/internal/model"
 )
@@ -100,7 +101,7 @@ func (x explainer) meant() string {
 // nearNamespace reports whether ns is a namespace, or one letter away from one that has the Service.
 func (x explainer) nearNamespace(ns, service string) bool {
 	for n := range x.s.Services.All() {
-		if n.Namespace == ns || n.Name == service && distance(n.Namespace, ns) <= 1 {
+		if n.Namespace == ns || n.Name == service && spelling.Distance(n.Namespace, ns) <= 1 {
 			return true
 		}
 	}
