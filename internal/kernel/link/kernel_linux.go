@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/kernel/netns"
+	"github.com/podway/podway/internal/kernel/rtnl"
 )
 
 // Kernel is the Door to the devices of a real network namespace. It is safe for concurrent use.
@@ -55,11 +56,11 @@ func (k *Kernel) Close() {
 
 // List returns all devices by name.
 func (k *Kernel) List() ([]Link, error) {
-	links, err := dump(k.nl.LinkList)
+	links, err := rtnl.List(k.nl.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("link: list: %w", err)
 	}
-	addrs, err := dump(func() ([]netlink.Addr, error) { return k.nl.AddrList(nil, netlink.FAMILY_ALL) })
+	addrs, err := rtnl.List(func() ([]netlink.Addr, error) { return k.nl.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("link: list addresses: %w", err)
 	}
@@ -103,7 +104,7 @@ func (k *Kernel) find(name string) (netlink.Link, error) {
 }
 
 func (k *Kernel) addrs(l netlink.Link) ([]netip.Prefix, error) {
-	addrs, err := dump(func() ([]netlink.Addr, error) { return k.nl.AddrList(l, netlink.FAMILY_ALL) })
+	addrs, err := rtnl.List(func() ([]netlink.Addr, error) { return k.nl.AddrList(l, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("link: addresses of %s: %w", l.Attrs().Name, err)
 	}
@@ -147,16 +148,6 @@ func (k *Kernel) Delete(name string) error {
 		return fmt.Errorf("link: delete %s: %w", name, err)
 	}
 	return nil
-}
-
-// dump asks again when the kernel says that the list changed while it was read.
-func dump[T any](list func() ([]T, error)) (out []T, err error) {
-	for range 20 {
-		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return out, err
 }
 
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {

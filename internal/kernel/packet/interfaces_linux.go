@@ -2,7 +2,6 @@ package packet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/kernel/netns"
+	"github.com/podway/podway/internal/kernel/rtnl"
 )
 
 // Interfaces lists the devices of the namespace; nil is the calling thread's.
@@ -33,11 +33,11 @@ func Interfaces(ns *netns.NS) (out []Interface, err error) {
 }
 
 func interfaces(h *netlink.Handle) ([]Interface, error) {
-	links, err := dump(h.LinkList)
+	links, err := rtnl.List(h.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("packet: list devices: %w", err)
 	}
-	addrs, err := dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+	addrs, err := rtnl.List(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("packet: list addresses: %w", err)
 	}
@@ -59,15 +59,6 @@ func interfaces(h *netlink.Handle) ([]Interface, error) {
 		out = append(out, i)
 	}
 	return out, nil
-}
-
-func dump[T any](list func() ([]T, error)) (out []T, err error) {
-	for range 20 { // the kernel says when a list changed while it was read
-		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return out, err
 }
 
 // Changes says, until ctx ends, that devices or addresses of the namespace changed; nil is the calling thread's. Several

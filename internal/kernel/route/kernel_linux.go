@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/kernel/netns"
+	"github.com/podway/podway/internal/kernel/rtnl"
 )
 
 // Kernel is the Door and the NeighbourDoor of a real network namespace. It is safe for concurrent use.
@@ -42,7 +43,7 @@ func (k *Kernel) Routes() ([]Route, error) {
 		return nil, err
 	}
 	filter := &netlink.Route{Table: unix.RT_TABLE_MAIN}
-	raw, err := dump(func() ([]netlink.Route, error) {
+	raw, err := rtnl.List(func() ([]netlink.Route, error) {
 		return k.nl.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
@@ -76,7 +77,7 @@ func (k *Kernel) Put(r Route) error {
 
 // replace looks whose the route is that stands in r's place.
 func (k *Kernel) replace(r Route, raw *netlink.Route) error {
-	same, err := dump(func() ([]netlink.Route, error) {
+	same, err := rtnl.List(func() ([]netlink.Route, error) {
 		return k.nl.RouteListFiltered(raw.Family, &netlink.Route{Table: unix.RT_TABLE_MAIN, Dst: raw.Dst}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
 	})
 	if err != nil {
@@ -164,7 +165,7 @@ func (k *Kernel) AwaitLocal(a netip.Addr, patience time.Duration) error {
 }
 
 func (k *Kernel) names() (map[int]string, error) {
-	links, err := dump(k.nl.LinkList)
+	links, err := rtnl.List(k.nl.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("route: list devices: %w", err)
 	}
@@ -257,14 +258,4 @@ func family(a netip.Addr) int {
 func addr(b net.IP) netip.Addr {
 	a, _ := netip.AddrFromSlice(b)
 	return a.Unmap()
-}
-
-// dump asks again when the kernel says that the list changed while it was read.
-func dump[T any](list func() ([]T, error)) (out []T, err error) {
-	for range 20 {
-		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return out, err
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podway/podway/internal/kernel/link"
+	"github.com/podway/podway/internal/kernel/rtnl"
 )
 
 // Neighbours returns the permanent entries of a device; none when there is no such device.
@@ -22,7 +23,7 @@ func (k *Kernel) Neighbours(device string) ([]Neighbour, error) {
 	}
 	var out []Neighbour
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6, unix.AF_BRIDGE} {
-		raw, err := dump(func() ([]netlink.Neigh, error) { return k.nl.NeighList(index, family) })
+		raw, err := rtnl.List(func() ([]netlink.Neigh, error) { return k.nl.NeighList(index, family) })
 		if err != nil {
 			return nil, fmt.Errorf("route: list neighbours of %s: %w", device, err)
 		}
