@@ -199,7 +199,7 @@ func (g *Guard) takeChunk(line []byte) *Error {
 	digits := 0
 	var size uint64
 	for digits < len(line) {
-		d := unhex(line[digits])
+		d := HexDigit(line[digits])
 		if d > 15 {
 			break
 		}
@@ -221,7 +221,8 @@ func (g *Guard) takeChunk(line []byte) *Error {
 	return nil
 }
 
-func unhex(c byte) byte {
+// HexDigit is the value of a hexadecimal digit, 0xff of any other byte.
+func HexDigit(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':
 		return c - '0'

@@ -3,6 +3,8 @@ package routes
 import (
 	"errors"
 	"strings"
+
+	"github.com/podway/podway/internal/hop/ingress/http1"
 )
 
 // The reasons to refuse a path with 400: two programs that read it might not mean the same.
@@ -88,7 +90,7 @@ func reencode(raw string) (string, error) {
 			if i+2 >= len(raw) {
 				return "", ErrPath
 			}
-			hi, lo := unhex(raw[i+1]), unhex(raw[i+2])
+			hi, lo := http1.HexDigit(raw[i+1]), http1.HexDigit(raw[i+2])
 			if hi > 15 || lo > 15 {
 				return "", ErrPath
 			}
@@ -107,18 +109,6 @@ func reencode(raw string) (string, error) {
 		b.WriteByte(upperHex[c&15])
 	}
 	return b.String(), nil
-}
-
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 0xff
 }
 
 func unreserved(c byte) bool {
