@@ -84,7 +84,7 @@ func secret(s *corev1.Secret) *model.Secret {
 func addrRange(s string) (model.AddrRange, bool) {
 	s = strings.TrimSpace(s)
 	if p, err := netip.ParsePrefix(s); err == nil {
-		return model.AddrRange{From: p.Masked().Addr(), To: lastOf(p.Masked())}, true
+		return model.AddrRange{From: p.Masked().Addr(), To: model.LastAddr(p)}, true
 	}
 	from, to, two := strings.Cut(s, "-")
 	if !two {
@@ -93,13 +93,4 @@ func addrRange(s string) (model.AddrRange, bool) {
 	r := model.AddrRange{From: addr(from), To: addr(to)}
 	ok := r.From.IsValid() && r.To.IsValid() && r.From.BitLen() == r.To.BitLen() && r.From.Compare(r.To) <= 0
 	return r, ok
-}
-
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 1 << (7 - i%8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }

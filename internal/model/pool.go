@@ -20,3 +20,13 @@ type AddrRange struct{ From, To netip.Addr }
 func (r AddrRange) Contains(a netip.Addr) bool {
 	return r.From.BitLen() == a.BitLen() && r.From.Compare(a) <= 0 && a.Compare(r.To) <= 0
 }
+
+// LastAddr is the last address of a prefix: of an IPv4 network its broadcast address.
+func LastAddr(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}

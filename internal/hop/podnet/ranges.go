@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/podway/podway/internal/kernel/nft"
+	"github.com/podway/podway/internal/model"
 )
 
 // span is From..To, both included and of one family.
@@ -14,7 +15,7 @@ type span struct{ from, to netip.Addr }
 func spans(prefixes []netip.Prefix) []span {
 	var all []span
 	for _, p := range prefixes {
-		all = append(all, span{p.Masked().Addr(), lastOf(p)})
+		all = append(all, span{p.Masked().Addr(), model.LastAddr(p)})
 	}
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
 	var out []span
@@ -37,16 +38,6 @@ func touches(to, from netip.Addr) bool {
 	}
 	next := to.Next()
 	return !next.IsValid() || from.Compare(next) <= 0
-}
-
-// lastOf is the last address of a prefix.
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(b)
-	return a
 }
 
 // elements are the spans as those of an interval set.
