@@ -57,7 +57,7 @@ func (h *Hop) podSteps(ctx context.Context, have live) []step {
 func (h *Hop) hostPortsDiffer(ctx context.Context, reserved []ipam.Reservation) (bool, error) {
 	h.rules.Lock()
 	defer h.rules.Unlock()
-	return hostport.Differ(ctx, reserved, h.doors.rules)
+	return hostport.Differ(ctx, h.store, reserved, h.doors.rules)
 }
 
 func (h *Hop) syncHostPorts(ctx context.Context, have live) error {

@@ -2,6 +2,7 @@ package hostport
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestSyncFollowsTheReservationsAndForgetsUDPConnectionsToWhoeverHadThePort(t
 		if err != nil {
 			t.Fatal(err)
 		}
-		if differ, err := Differ(context.Background(), all, rules); err != nil || differ {
+		if differ, err := Differ(context.Background(), store, all, rules); err != nil || differ {
 			t.Errorf("differ after Sync: %v, %v", differ, err)
 		}
 	}
@@ -126,5 +127,53 @@ func TestSyncFollowsTheReservationsAndForgetsUDPConnectionsToWhoeverHadThePort(t
 	}
 	if len(rules.Tables()) != 0 {
 		t.Errorf("left %v", rules.Tables())
+	}
+}
+
+// deaf is a table of connections that deletes nothing until it is mended.
+type deaf struct {
+	conntrack.Table
+	broken *error
+}
+
+func (d deaf) Delete(ctx context.Context, proto uint8, stale func(conntrack.Entry) bool) (int, error) {
+	if *d.broken != nil {
+		return 0, *d.broken
+	}
+	return d.Table.Delete(ctx, proto, stale)
+}
+
+func TestConnectionsThatCouldNotBeForgottenAreForgottenByTheNextSync(t *testing.T) {
+	dir, rules := t.TempDir(), nft.NewFake()
+	store := ipam.Open(dir)
+	old := conntrack.Entry{Proto: conntrack.UDP, Src: netip.MustParseAddrPort("203.0.113.9:999"), Dst: netip.MustParseAddrPort("192.0.2.1:53"), AnswerSrc: netip.MustParseAddrPort("192.0.2.1:53")}
+	flows, broken := conntrack.NewFake(old), errors.New("no buffer space")
+	d := Doors{
+		Rules: rules, Flows: func() (conntrack.Table, error) { return deaf{flows, &broken}, nil },
+		Local: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil },
+	}
+	if _, err := store.Reserve(pod("a", "10.244.1.5", 1, ipam.Port{Proto: "udp", HostPort: 53, Port: 5353}), []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Sync(context.Background(), store, d); n != 1 || !errors.Is(err, broken) {
+		t.Fatalf("%d tables changed, %v", n, err)
+	}
+	broken = nil
+	next := ipam.Open(dir) // another process
+	all, err := next.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if differ, err := Differ(context.Background(), next, all, rules); err != nil || !differ {
+		t.Errorf("nothing is left to do: %t, %v", differ, err)
+	}
+	if n, err := Sync(context.Background(), next, d); n != 0 || err != nil {
+		t.Fatalf("%d tables changed, %v", n, err)
+	}
+	if left, _ := flows.List(context.Background(), conntrack.UDP); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+	if differ, err := Differ(context.Background(), next, all, rules); err != nil || differ {
+		t.Errorf("something is left to do: %t, %v", differ, err)
 	}
 }

@@ -91,6 +91,36 @@ func (s *Store) Locked(f func(all []Reservation) error) error {
 	})
 }
 
+// unfinishedName is a file of the store's that is no address.
+const unfinishedName = ".unfinished"
+
+// Unfinished is what somebody who follows the reservations had begun and not finished when it last ended, in that one's own
+// words; nil when there is nothing.
+func (s *Store) Unfinished() ([]byte, error) {
+	b, err := os.ReadFile(s.path(unfinishedName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ipam: read what is unfinished: %w", err)
+	}
+	return b, nil
+}
+
+// SetUnfinished replaces it, as a whole or not at all; nil says that all is done. It belongs inside Locked.
+func (s *Store) SetUnfinished(b []byte) error {
+	err := error(nil)
+	if side := s.path(".new"); b == nil {
+		err = os.Remove(s.path(unfinishedName))
+	} else if err = os.WriteFile(side, b, 0o644); err == nil {
+		err = os.Rename(side, s.path(unfinishedName))
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("ipam: note what is unfinished: %w", err)
+	}
+	return nil
+}
+
 func (s *Store) drop(gone func(Reservation) bool) error {
 	all, err := s.List()
 	if err != nil {
