@@ -37,19 +37,19 @@ func TestNoRequestFailsWhileEndpointsComeAndGo(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		methods []string
-		replace func(s *site, old, next pod, wait func(requests int64))
+		replace func(s *site, old, next pod, pass func())
 	}{
-		{"Pods that leave the slices a moment before they end", []string{"GET", "POST"}, func(s *site, old, next pod, wait func(int64)) {
+		{"Pods that leave the slices a moment before they end", []string{"GET", "POST"}, func(s *site, old, next pod, pass func()) {
 			s.build.Delete(old.at)
 			s.put(next.at)
-			wait(40)
+			pass()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			old.srv.Shutdown(ctx)
 		}},
-		{"Pods that are killed before they leave the slices, asked what may be asked twice", []string{"GET"}, func(s *site, old, next pod, wait func(int64)) {
+		{"Pods that are killed before they leave the slices, asked what may be asked twice", []string{"GET"}, func(s *site, old, next pod, pass func()) {
 			old.srv.Close()
-			wait(20)
+			pass()
 			s.build.Delete(old.at)
 			s.put(next.at)
 		}},
@@ -61,17 +61,13 @@ func TestNoRequestFailsWhileEndpointsComeAndGo(t *testing.T) {
 				pods = append(pods, startPod(i))
 				s.put(pods[i].at)
 			}
-			load, done := startLoad(t, s, tt.methods)
-			wait := func(n int64) { // by requests, not by time: the machine may be busy
-				for end := done() + n; done() < end; time.Sleep(time.Millisecond) {
-				}
-			}
-			for n := 4; done() < 4000 && !t.Failed(); n++ {
+			l := startLoad(t, s, tt.methods)
+			for n := 4; l.sent() < 4000 && !t.Failed(); n++ {
 				next := startPod(n)
-				tt.replace(s, pods[n%4], next, wait)
+				tt.replace(s, pods[n%4], next, l.pass)
 				pods[n%4] = next
 			}
-			sent := load()
+			sent := l.stop()
 			for _, p := range pods {
 				p.srv.Close()
 			}
@@ -83,18 +79,45 @@ func TestNoRequestFailsWhileEndpointsComeAndGo(t *testing.T) {
 	}
 }
 
-// startLoad sends requests from eight clients until the function it returns is called, which then says how many. Any
-// failure is the test's; the other one says how many are done so far.
-func startLoad(t *testing.T, s *site, methods []string) (stop, completed func() int64) {
-	var sent atomic.Int64
-	done := make(chan struct{})
-	var workers sync.WaitGroup
-	for w := range 8 {
+// load is eight clients that send requests without a pause. Any failure is the test's.
+type load struct {
+	clients [8]atomic.Int64 // requests that each has done
+	done    chan struct{}
+	workers sync.WaitGroup
+}
+
+// sent is how many requests are done.
+func (l *load) sent() (n int64) {
+	for i := range l.clients {
+		n += l.clients[i].Load()
+	}
+	return n
+}
+
+// pass returns when every request that was under way is done, however busy the machine is: by the second that a client
+// finishes from now on, the one before has begun after pass was called.
+func (l *load) pass() {
+	for i := range l.clients {
+		for end := l.clients[i].Load() + 2; l.clients[i].Load() < end; time.Sleep(time.Millisecond) {
+		}
+	}
+}
+
+// stop ends the load and says how many requests there were.
+func (l *load) stop() int64 {
+	close(l.done)
+	l.workers.Wait()
+	return l.sent()
+}
+
+func startLoad(t *testing.T, s *site, methods []string) *load {
+	l := &load{done: make(chan struct{})}
+	for w := range l.clients {
 		c := s.client(false)
-		workers.Go(func() {
+		l.workers.Go(func() {
 			for i := w; ; i++ {
 				select {
-				case <-done:
+				case <-l.done:
 					return
 				default:
 				}
@@ -103,7 +126,7 @@ func startLoad(t *testing.T, s *site, methods []string) (stop, completed func() 
 					body = strings.NewReader("body")
 				}
 				res, err := c.Do(must(http.NewRequest(method, "http://shop.example/", body)))
-				sent.Add(1)
+				l.clients[w].Add(1)
 				if err != nil {
 					t.Error(err)
 					continue
@@ -118,24 +141,20 @@ func startLoad(t *testing.T, s *site, methods []string) (stop, completed func() 
 			}
 		})
 	}
-	return func() int64 {
-		close(done)
-		workers.Wait()
-		return sent.Load()
-	}, sent.Load
+	return l
 }
 
 // TestNoRequestFailsWhileRoutesAreSwapped changes Ingresses of other hosts and of this one all the time.
 func TestNoRequestFailsWhileRoutesAreSwapped(t *testing.T) {
 	s := simple(t, nil, named("web"))
-	load, done := startLoad(t, s, []string{"GET", "POST"})
+	l := startLoad(t, s, []string{"GET", "POST"})
 	swaps := 0
-	for ; done() < 2000 && !t.Failed(); swaps++ {
+	for ; l.sent() < 2000 && !t.Failed(); swaps++ {
 		s.put(rule("web", "shop.example", []string{"/", ""}[swaps%2], "web"), rule("other", "other.example", "/", "web"))
 		if swaps%2 == 0 {
 			s.build.Delete(rule("other", "", "", ""))
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Logf("%d requests over %d swaps", load(), swaps)
+	t.Logf("%d requests over %d swaps", l.stop(), swaps)
 }
