@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podway/podway/internal/agent/scenarionode"
 	"github.com/podway/podway/internal/scenario"
 )
 
@@ -101,7 +102,7 @@ func newScenarioNode() *cobra.Command {
 	return &cobra.Command{
 		Use: "node", Short: "One node of a scenario at level kernel: requests on stdin, answers on stdout", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if code := scenario.NodeMain(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), scenarioHops); code != 0 {
+			if code := scenario.NodeMain(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), scenarionode.Hops); code != 0 {
 				return exitWith(code, errors.New("scenario node: input or output failed"))
 			}
 			return nil

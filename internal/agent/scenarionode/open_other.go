@@ -1,6 +1,6 @@
 //go:build !linux
 
-package cli
+package scenarionode
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"github.com/podway/podway/internal/scenario"
 )
 
-func scenarioHops(scenario.NodeOptions) ([]hop.Hop, error) {
+// Hops needs Linux.
+func Hops(scenario.NodeOptions) ([]hop.Hop, error) {
 	return nil, fmt.Errorf("scenario: level kernel needs Linux: %w", errors.ErrUnsupported)
 }

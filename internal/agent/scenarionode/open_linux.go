@@ -1,4 +1,6 @@
-package cli
+// Package scenarionode opens the hops of one node of a scenario, or those of an ingress proxy's Pod, as `podway node` and
+// `podway ingress` open them. It owns nothing else: what is done with them is package scenario's affair.
+package scenarionode
 
 import (
 	"net/netip"
@@ -10,8 +12,8 @@ import (
 	"github.com/podway/podway/internal/scenario"
 )
 
-// scenarioHops opens the hops of a node, or the ingress proxy of a Pod, as podway node and podway ingress do.
-func scenarioHops(o scenario.NodeOptions) ([]hop.Hop, error) {
+// Hops opens them in the network namespace of this process.
+func Hops(o scenario.NodeOptions) ([]hop.Hop, error) {
 	if o.Ingress {
 		all := netip.IPv4Unspecified()
 		h, err := ingress.New(ingress.Options{
