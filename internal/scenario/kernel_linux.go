@@ -19,19 +19,6 @@ import (
 	"github.com/podway/podway/internal/trace"
 )
 
-// KernelOptions are what level kernel needs beside the scenario.
-type KernelOptions struct {
-	Program  string   // the executable; started as podnet.PluginName it must be the CNI plugin
-	NodeArgs []string // arguments with which Program calls NodeMain
-	Env      []string // with which it does, beside the caller's
-	// ProxyMode is the backend of the hop proxy on every node; "" = the default.
-	ProxyMode string
-	// KubeProxy runs on every node in place of the hop proxy when its Program is set.
-	KubeProxy KubeProxy
-	// Without names hops that no node runs.
-	Without []string
-}
-
 // KernelWorld returns a Maker of worlds with real packets. Nothing is made in the caller's own network namespace, and all
 // of it goes with the process. The error says what the machine lacks.
 func KernelWorld(o KernelOptions) (Maker, error) {

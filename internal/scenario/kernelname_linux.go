@@ -12,9 +12,11 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/podway/podway/internal/flow"
+	hopdns "github.com/podway/podway/internal/hop/dns"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/nettest"
 	"github.com/podway/podway/internal/trace"
+	"github.com/podway/podway/internal/trace/probe"
 )
 
 var clusterDNS = model.N("kube-system", "kube-dns")
@@ -63,19 +65,16 @@ func (w *kernelWorld) resolver(q trace.Question) (*nettest.Host, netip.AddrPort,
 
 // searched is the names that a resolver with a Pod's resolv.conf asks for, in order.
 func searched(q trace.Question) []string {
-	if strings.HasSuffix(q.Target, ".") || q.From == flow.FromOutside {
-		return []string{q.Target}
+	asked := flow.Question{Name: q.Target}
+	if q.From != flow.FromOutside {
+		ns, _, isPod := strings.Cut(q.Sender, "/")
+		if !isPod {
+			ns = "default"
+		}
+		d := trace.DefaultDomain
+		asked.Search, asked.NDots = []string{ns + ".svc." + d, "svc." + d, d}, 5
 	}
-	ns, _, isPod := strings.Cut(q.Sender, "/")
-	if !isPod {
-		ns = "default"
-	}
-	d := trace.DefaultDomain
-	list := []string{q.Target + "." + ns + ".svc." + d, q.Target + ".svc." + d, q.Target + "." + d}
-	if strings.Count(q.Target, ".") >= 5 {
-		return append([]string{q.Target}, list...)
-	}
-	return append(list, q.Target)
+	return probe.Candidates(asked)
 }
 
 // exchange sends one question by UDP from the host, and by TCP when the answer was cut.
@@ -99,8 +98,7 @@ func exchange(host *nettest.Host, server netip.AddrPort, name, typ string) (m *d
 func recordsOf(m *dns.Msg) []string {
 	var out []string
 	for _, rr := range m.Answer {
-		h := rr.Header()
-		out = append(out, dns.TypeToString[h.Rrtype]+" "+strings.TrimPrefix(rr.String(), h.String()))
+		out = append(out, hopdns.Record(rr))
 	}
 	return out
 }

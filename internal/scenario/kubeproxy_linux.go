@@ -15,12 +15,6 @@ import (
 	"github.com/podway/podway/internal/nettest"
 )
 
-// KubeProxy is the program of lab/kubeproxy and the mode in which it is to run in place of the hop proxy.
-type KubeProxy struct {
-	Program string
-	Mode    string // nftables or iptables
-}
-
 // kubeProxy is that program's process on one node.
 type kubeProxy struct {
 	proc *nettest.Process
