@@ -2,30 +2,21 @@ package ask
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"sync"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/trace/sockets"
+	"github.com/podway/podway/internal/trace/wire"
 )
 
 // Client asks over one connection. It is safe for concurrent use; the questions go one after another.
-type Client struct {
-	mu   sync.Mutex
-	conn io.ReadWriteCloser
-	in   *json.Decoder
-	out  *json.Encoder
-	err  error // the connection is spent
-}
+type Client struct{ wire *wire.Client }
 
 // NewClient asks over a connection, a unix socket or the two streams of an exec.
-func NewClient(conn io.ReadWriteCloser) *Client {
-	return &Client{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
-}
+func NewClient(conn io.ReadWriteCloser) *Client { return &Client{wire.NewClient(conn)} }
 
 // Dial asks the process that listens at path.
 func Dial(ctx context.Context, path string) (*Client, error) {
@@ -56,7 +47,7 @@ func Pipe(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) e
 }
 
 // Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error { return c.wire.Close() }
 
 // Programmed asks what the hop's live state would do with f. The error is ErrOff when the hop is switched off there.
 func (c *Client) Programmed(ctx context.Context, hop string, f flow.Flow) (flow.Verdict, error) {
@@ -92,27 +83,11 @@ func incomplete(err error) error {
 	return errors.New("ask: the answer is to another question: the node runs another version of podway")
 }
 
-// ask sends one request and waits for its answer. When ctx ends first the connection is spent: the answer would be taken
-// for the next one's.
+// ask sends one request and waits for its answer. After an error that is no *Error the connection is spent.
 func (c *Client) ask(ctx context.Context, r Request) (Answer, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return Answer{}, c.err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
-	defer stop()
 	var a Answer
-	err := c.out.Encode(r)
-	if err == nil {
-		err = c.in.Decode(&a)
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		c.err = fmt.Errorf("ask: %w", err)
-		return a, c.err
+	if err := c.wire.Ask(ctx, r, &a); err != nil {
+		return a, fmt.Errorf("ask: %w", err)
 	}
 	if a.Error != nil {
 		return a, a.Error

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+
+	"github.com/podway/podway/internal/trace/wire"
 )
 
 // Serve sends the probes that it reads from in, one after another, and writes an answer for each, until in ends.
@@ -28,38 +29,18 @@ func Serve(ctx context.Context, proc string, in io.Reader, out io.Writer) error 
 }
 
 // Client has probes sent by a Serve at the other end of a connection.
-type Client struct {
-	mu   sync.Mutex
-	conn io.ReadWriteCloser
-	in   *json.Decoder
-	out  *json.Encoder
-	err  error
-}
+type Client struct{ wire *wire.Client }
 
 // NewClient speaks over the two streams of an exec.
-func NewClient(conn io.ReadWriteCloser) *Client {
-	return &Client{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
-}
+func NewClient(conn io.ReadWriteCloser) *Client { return &Client{wire.NewClient(conn)} }
 
 // Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error { return c.wire.Close() }
 
 // Do has one probe sent. After an error the connection is spent.
-func (c *Client) Do(ctx context.Context, r Request) (Answer, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return Answer{}, c.err
+func (c *Client) Do(ctx context.Context, r Request) (a Answer, err error) {
+	if err = c.wire.Ask(ctx, r, &a); err != nil {
+		err = fmt.Errorf("probe: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
-	defer stop()
-	var a Answer
-	err := c.out.Encode(r)
-	if err == nil {
-		err = c.in.Decode(&a)
-	}
-	if err != nil {
-		c.err = fmt.Errorf("probe: %w", err)
-	}
-	return a, c.err
+	return a, err
 }
