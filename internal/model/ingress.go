@@ -1,6 +1,9 @@
 package model
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // PathType is how an Ingress path matches.
 type PathType string
@@ -24,6 +27,11 @@ type Ingress struct {
 	Rules           []IngressRule
 	TLS             []IngressTLS
 	Addresses       []string // status.loadBalancer.ingress: IPs and host names
+}
+
+// Compare orders by precedence: of two Ingresses that say something about the same request the older one counts.
+func (i *Ingress) Compare(o *Ingress) int {
+	return cmp.Or(i.Created.Compare(o.Created), i.Name.Compare(o.Name))
 }
 
 // IngressRule is the paths of one host; Host "" is every host, "*.x" one label before x.

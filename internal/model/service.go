@@ -74,6 +74,17 @@ func (s *Service) HasClusterIP() bool {
 	return s.Type != ExternalName && !s.Headless && len(s.ClusterIPs) > 0
 }
 
+// Selects reports whether the labels have all that the selector asks for. An empty selector selects everything; a Service
+// without one selects nothing, which is for the caller to know.
+func Selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
 // EndpointSlice is one slice of a Service's endpoints (KEP-752). All its endpoints share Ports.
 type EndpointSlice struct {
 	Name            Name

@@ -47,21 +47,12 @@ func (x *Index) selected(svc *model.Service) []*model.Pod {
 		return nil
 	}
 	for p := range x.s.Pods.Values() {
-		if p.Name.Namespace == svc.Name.Namespace && !p.Terminal() && matches(svc.Selector, p.Labels) {
+		if p.Name.Namespace == svc.Name.Namespace && !p.Terminal() && model.Selects(svc.Selector, p.Labels) {
 			out = append(out, p)
 		}
 	}
 	slices.SortFunc(out, func(a, b *model.Pod) int { return strings.Compare(a.Name.Name, b.Name.Name) })
 	return out
-}
-
-func matches(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
 }
 
 // targetPort is the Pod's port for the Service port; false when the Pod has no port of the name.
@@ -103,7 +94,7 @@ func (x *Index) ingressBackend(r *flow.Request) (*model.Service, *model.ServiceP
 
 func (x *Index) ingressRule(r *flow.Request) (best model.IngressBackend, namespace string, ok bool) {
 	rank := -1
-	for _, ing := range model.Sorted(x.s.Ingresses, olderFirst) {
+	for _, ing := range model.Sorted(x.s.Ingresses, (*model.Ingress).Compare) {
 		for _, rule := range ing.Rules {
 			host := hostRank(rule.Host, r.Host)
 			if host < 0 {
@@ -120,13 +111,6 @@ func (x *Index) ingressRule(r *flow.Request) (best model.IngressBackend, namespa
 		}
 	}
 	return best, namespace, ok
-}
-
-func olderFirst(a, b *model.Ingress) int {
-	if c := a.Created.Compare(b.Created); c != 0 {
-		return c
-	}
-	return a.Name.Compare(b.Name)
 }
 
 const hostWeight = 1 << 20 // more than any path is long

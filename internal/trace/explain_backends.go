@@ -93,7 +93,7 @@ func (x *Index) explainNoSelector(svc *model.Service) *flow.Finding {
 func (x *Index) explainNoPods(svc *model.Service) *flow.Finding {
 	object := serviceObject(svc)
 	for _, w := range x.workloads(svc.Name.Namespace) {
-		if !matches(svc.Selector, w.Labels) {
+		if !model.Selects(svc.Selector, w.Labels) {
 			continue
 		}
 		what := w.Kind + " " + w.Name.String()
@@ -136,7 +136,7 @@ func (x *Index) workloads(namespace string) []*model.Workload {
 func (x *Index) elsewhere(svc *model.Service) string {
 	best := ""
 	for p := range x.s.Pods.Values() {
-		if ns := p.Name.Namespace; ns != svc.Name.Namespace && !p.Terminal() && matches(svc.Selector, p.Labels) && (best == "" || ns < best) {
+		if ns := p.Name.Namespace; ns != svc.Name.Namespace && !p.Terminal() && model.Selects(svc.Selector, p.Labels) && (best == "" || ns < best) {
 			best = ns
 		}
 	}

@@ -68,7 +68,7 @@ func (x *Index) explainIngressBackend(r *flow.Request, b model.IngressBackend, n
 func (x *Index) explainNoRule(r *flow.Request) *flow.Finding {
 	url := r.Host + r.Path
 	var hosts, paths []string
-	for _, ing := range model.Sorted(x.s.Ingresses, olderFirst) {
+	for _, ing := range model.Sorted(x.s.Ingresses, (*model.Ingress).Compare) {
 		for _, rule := range ing.Rules {
 			if rule.Host != "" {
 				hosts = append(hosts, rule.Host)

@@ -36,7 +36,7 @@ func (x *Index) SetSender(q *Question, s string) (note string, err error) {
 	if load == nil {
 		return "", fmt.Errorf("there is no %s %s in namespace %s", w, name, ns)
 	}
-	p := x.bestPod(ns, func(p *model.Pod) bool { return matches(load.Labels, p.Labels) })
+	p := x.bestPod(ns, func(p *model.Pod) bool { return model.Selects(load.Labels, p.Labels) })
 	if p == nil {
 		return "", fmt.Errorf("%s %s in namespace %s has no Pod with an address", w, name, ns)
 	}

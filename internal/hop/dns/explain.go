@@ -175,7 +175,7 @@ func (x explainer) notReady(svc *model.Service, object string) flow.Finding {
 		return finding(flow.NoSelectorNoSlices, object, "The headless "+object+" has no selector and no EndpointSlice: "+headless+".")
 	}
 	for p := range x.s.Pods.Values() {
-		if svc.Selector != nil && p.Name.Namespace == svc.Name.Namespace && !p.Terminal() && selects(svc.Selector, p.Labels) {
+		if svc.Selector != nil && p.Name.Namespace == svc.Name.Namespace && !p.Terminal() && model.Selects(svc.Selector, p.Labels) {
 			return finding(flow.PodsNotReady, object, fmt.Sprintf("No Pod of the headless %s is ready (%s: %s): %s.", object, p.Name.Name, p.Problem, headless))
 		}
 	}
@@ -183,15 +183,6 @@ func (x explainer) notReady(svc *model.Service, object string) flow.Finding {
 		return finding(flow.SelectorNoPod, object, "The selector of the headless "+object+" matches no Pod: "+headless+".")
 	}
 	return finding(flow.PodsNotReady, object, "No endpoint of the headless "+object+" is ready: "+headless+".")
-}
-
-func selects(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
 }
 
 // noSuchService names what was probably meant: the Service of that name elsewhere, or one spelled almost like it.

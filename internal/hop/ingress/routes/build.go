@@ -196,7 +196,7 @@ func (e *edit) list(k listKey, was *members) *members {
 		}
 	}
 	out.ings = append(out.ings, e.ins[k]...)
-	slices.SortFunc(out.ings, older)
+	slices.SortFunc(out.ings, (*model.Ingress).Compare)
 	return &out
 }
 

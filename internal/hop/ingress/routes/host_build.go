@@ -7,14 +7,6 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
-// older is the order of precedence between Ingresses.
-func older(a, b *model.Ingress) int {
-	if c := a.Created.Compare(b.Created); c != 0 {
-		return c
-	}
-	return a.Name.Compare(b.Name)
-}
-
 // hostsOf are the keys of the hosts that an Ingress has something to say about, each once. One without rules speaks for
 // every host.
 func hostsOf(ing *model.Ingress) []string {

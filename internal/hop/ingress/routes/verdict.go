@@ -100,7 +100,7 @@ func (t *Table) unserved(host, path string) []flow.Finding {
 			ings = append(ings, ing)
 		}
 	}
-	slices.SortFunc(ings, older)
+	slices.SortFunc(ings, (*model.Ingress).Compare)
 	var out []flow.Finding
 	for _, ing := range ings {
 		out = append(out, t.classFinding(ing, t.cfg.standing(t.snap, ing)))
