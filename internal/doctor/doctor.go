@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/ingress/routes"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
 	"github.com/podway/podway/internal/trace/ask"
@@ -37,9 +38,6 @@ type Cause struct {
 
 // Status asks a node's agent how it is; nil = the nodes are not asked.
 type Status func(ctx context.Context, node string) (ask.Status, error)
-
-// controller is the name in the IngressClasses that podway serves.
-const controller = "podway.io/ingress"
 
 // Examine asks for the way to everything, as declared, and for the state of every node.
 func Examine(ctx context.Context, s *model.Snapshot, v trace.View, status Status) Report {
@@ -112,8 +110,8 @@ func (e *examiner) clientOf(svc *model.Service) string {
 
 // ingress asks for each host and path from outside, unless the Ingress is another controller's.
 func (e *examiner) ingress(ing *model.Ingress) {
-	if c := e.s.Classes.At(ing.Class); c != nil && c.Controller != controller {
-		e.r.NotChecked = append(e.r.NotChecked, fmt.Sprintf("Ingress %s: its class %s is that of controller %s", ing.Name, ing.Class, c.Controller))
+	if (routes.Config{}).Standing(e.s, ing) == routes.Foreign {
+		e.foreign(ing)
 		return
 	}
 	e.r.Ingresses++
@@ -142,6 +140,18 @@ func (e *examiner) ingress(ing *model.Ingress) {
 				trace.Question{From: flow.FromOutside, Proto: flow.TCP, Namespace: ing.Name.Namespace, Target: scheme + "://" + host + path})
 		}
 	}
+}
+
+// foreign says whose an Ingress is that podway does not serve.
+func (e *examiner) foreign(ing *model.Ingress) {
+	why := "its class " + ing.Class + " is another controller's"
+	switch c := e.s.Classes.At(ing.Class); {
+	case ing.Class == "":
+		why = "it names no class, and the default one is another controller's"
+	case c != nil:
+		why = fmt.Sprintf("its class %s is that of controller %s", ing.Class, c.Controller)
+	}
+	e.notChecked(fmt.Sprintf("Ingress %s: %s", ing.Name, why))
 }
 
 func (e *examiner) walk(what string, q trace.Question) {

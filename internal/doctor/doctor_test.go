@@ -105,6 +105,14 @@ func TestEachCauseIsReportedOnceWithWhatItHits(t *testing.T) {
 	}
 }
 
+func TestAnIngressWithoutClassIsAnothersWhereTheDefaultClassIs(t *testing.T) {
+	s := snapshot(&model.IngressClass{Name: "nginx", Controller: "k8s.io/ingress-nginx", Default: true}, ingress("theirs", "", "lost.example"))
+	r := Examine(t.Context(), s, refuse{s}, nil)
+	if len(r.Causes) != 0 || r.Ingresses != 0 || len(r.NotChecked) != 1 || !strings.Contains(r.NotChecked[0], "the default one is another controller's") {
+		t.Errorf("%s; %d Ingresses, %q", codes(r), r.Ingresses, r.NotChecked)
+	}
+}
+
 func TestEveryNodeIsAskedHowItIs(t *testing.T) {
 	s := snapshot(&model.Node{Name: "n2", Ready: true}, &model.Node{Name: "n3", Ready: true})
 	r := Examine(t.Context(), s, refuse{s}, func(_ context.Context, node string) (ask.Status, error) {

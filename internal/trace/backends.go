@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/ingress/routes"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -72,8 +73,8 @@ func targetPort(p *model.Pod, sp *model.ServicePort) (uint16, bool) {
 }
 
 // ingressBackend is the Service port that the Ingress rules choose for the request by the rules of networking.k8s.io/v1:
-// the exact host before the wildcard before none, Exact before the longest Prefix. It is only for naming the Service and
-// for the steps after a broken one: the ingress hop's verdict decides.
+// the exact host before the wildcard before none, Exact before the longest Prefix, of the Ingresses that podway serves. It is
+// only for naming the Service and for the steps after a broken one: the ingress hop's verdict decides.
 func (x *Index) ingressBackend(r *flow.Request) (*model.Service, *model.ServicePort) {
 	b, ns, ok := x.ingressRule(r)
 	if !ok || b.Service == "" {
@@ -95,6 +96,9 @@ func (x *Index) ingressBackend(r *flow.Request) (*model.Service, *model.ServiceP
 func (x *Index) ingressRule(r *flow.Request) (best model.IngressBackend, namespace string, ok bool) {
 	rank := -1
 	for _, ing := range model.Sorted(x.s.Ingresses, (*model.Ingress).Compare) {
+		if (routes.Config{}).Standing(x.s, ing) != routes.Served {
+			continue
+		}
 		for _, rule := range ing.Rules {
 			host := hostRank(rule.Host, r.Host)
 			if host < 0 {

@@ -149,6 +149,11 @@ func TestTheCauseIsNamedWithItsFactsAndItsFix(t *testing.T) {
 		{"an Ingress of the Pods' port", "get http://shop.example/ from outside", []any{front(func(i *model.Ingress) { i.Rules[0].Paths[0].Backend.Port.Number = 8080 })},
 			map[string]flow.Verdict{"ingress": {Action: flow.Answer, Status: 503}}, flow.IngressNoPort, "Service shop/cart", []string{"- 8080\n+ 80"}},
 		{"an Ingress whose Service has no ready Pod", "get http://shop.example/ from outside", cartPods(down), nil, flow.PodsNotReady, "Service shop/cart", []string{"so the ingress answers 503"}},
+		{"an older Ingress of another controller for the same host is not looked at", "get http://shop.example/ from outside", append(cartPods(down),
+			&model.IngressClass{Name: "nginx", Controller: "k8s.io/ingress-nginx"}, service("shop", "other", "10.96.0.11", "app=none", 80, 8080),
+			&model.Ingress{Name: model.N("shop", "a"), Class: "nginx", Rules: []model.IngressRule{{Host: "shop.example",
+				Paths: []model.IngressPath{{Path: "/", Type: model.PathPrefix, Backend: model.IngressBackend{Service: "other", Port: model.PortRef{Number: 80}}}}}}}),
+			map[string]flow.Verdict{"ingress": {Action: flow.Answer, Status: 503}}, flow.PodsNotReady, "Service shop/cart", nil},
 		{"an Ingress of a resource", "get http://shop.example/ from outside", []any{front(func(i *model.Ingress) {
 			i.Rules[0].Paths[0].Backend = model.IngressBackend{Resource: "Bucket/pics"}
 		})}, map[string]flow.Verdict{"ingress": {Action: flow.Answer, Status: 503}}, flow.IngressUnsupported, "Ingress in namespace shop", []string{"Bucket/pics"}},

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podway/podway/internal/hop/ingress/routes"
 	"github.com/podway/podway/internal/model"
 )
-
-const legacyClass = "kubernetes.io/ingress.class"
 
 // Config says which Ingresses are podway's and by which Service clients come in.
 type Config struct {
@@ -18,7 +17,7 @@ type Config struct {
 }
 
 // DefaultConfig is what podway's own manifests use.
-var DefaultConfig = Config{Controller: "podway.io/ingress", Class: "podway", Service: model.N("kube-system", "podway-ingress")}
+var DefaultConfig = Config{Controller: routes.DefaultController, Class: routes.DefaultClass, Service: model.N("kube-system", "podway-ingress")}
 
 // Desired returns the addresses of each Ingress that must change. It is empty while no address is known.
 func Desired(s *model.Snapshot, c Config) map[model.Name][]string {
@@ -83,19 +82,7 @@ func best(n *model.Node, is4 bool) netip.Addr {
 	return n.Addr(is4)
 }
 
-// serves reports whether the Ingress is podway's: by its class, by the legacy annotation, or because it has none and the
-// default class is podway's.
+// serves reports whether the Ingress is podway's, as the ingress proxy itself sees it.
 func (c Config) serves(s *model.Snapshot, ing *model.Ingress) bool {
-	if ing.Class == "" {
-		for class := range s.Classes.Values() {
-			if class.Default && class.Controller == c.Controller {
-				return true
-			}
-		}
-		return false
-	}
-	if class := s.Classes.At(ing.Class); class != nil {
-		return class.Controller == c.Controller
-	}
-	return ing.Class == c.Class && ing.Annotations[legacyClass] == ing.Class
+	return routes.Config{Controller: c.Controller, Class: c.Class}.Standing(s, ing) == routes.Served
 }

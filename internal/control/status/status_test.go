@@ -84,7 +84,7 @@ func TestAddressesAreWhereClientsComeIn(t *testing.T) {
 func TestOnlyIngressesOfPodwaysClassesAreWritten(t *testing.T) {
 	b := model.NewBuilder(nil)
 	legacy := ingress("legacy", "podway")
-	legacy.Annotations = map[string]string{legacyClass: "podway"}
+	legacy.Annotations = map[string]string{"kubernetes.io/ingress.class": "podway"}
 	done := ingress("done", "fast")
 	done.Addresses = []string{"192.0.2.1"}
 	for _, o := range []any{front(at("192.0.2.1")), class("fast", "podway.io/ingress", true), class("other", "example.com/x", false),

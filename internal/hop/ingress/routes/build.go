@@ -98,7 +98,7 @@ func (e *edit) touchedIngresses(c model.Change) []model.Name {
 
 // leave takes an Ingress of the old snapshot out of all lists.
 func (e *edit) leave(ing *model.Ingress) {
-	if e.old.cfg.standing(e.old.snap, ing) != served {
+	if e.old.cfg.Standing(e.old.snap, ing) != Served {
 		return
 	}
 	each(e.old, ing, func(k listKey) {
@@ -111,7 +111,7 @@ func (e *edit) leave(ing *model.Ingress) {
 
 // join puts an Ingress of the new snapshot into the lists, its Secrets first: the names of their certificates count.
 func (e *edit) join(ing *model.Ingress) {
-	if e.t.cfg.standing(e.t.snap, ing) != served {
+	if e.t.cfg.Standing(e.t.snap, ing) != Served {
 		return
 	}
 	for _, entry := range ing.TLS {

@@ -37,45 +37,47 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// classState is how an Ingress stands to this controller.
-type classState int
+// Standing is how an Ingress stands to this controller.
+type Standing int
 
+// The standings.
 const (
-	served       classState = iota
-	foreignClass            // the class is another controller's
-	noSuchClass             // it names a class that does not exist
-	noClass                 // it names none, and no class is the default
+	Served      Standing = iota
+	Foreign              // the class is another controller's
+	NoSuchClass          // it names a class that does not exist
+	NoClass              // it names none, and no class is the default
 )
 
-// standing says whether the Ingress is ours, and why not. An Ingress without class belongs to a default class.
-func (c Config) standing(s *model.Snapshot, ing *model.Ingress) classState {
+// Standing says whether the Ingress is this controller's, and why not. One without class belongs to a default class.
+func (c Config) Standing(s *model.Snapshot, ing *model.Ingress) Standing {
+	c = c.withDefaults()
 	if ing.Class == "" {
 		return c.defaultStanding(s)
 	}
 	if class, ok := s.Classes.Get(ing.Class); ok {
 		if class.Controller == c.Controller {
-			return served
+			return Served
 		}
-		return foreignClass
+		return Foreign
 	}
 	if ing.Annotations[legacyClass] != ing.Class {
-		return noSuchClass
+		return NoSuchClass
 	}
 	if ing.Class == c.Class {
-		return served
+		return Served
 	}
-	return foreignClass // the annotation's value is a word between the user and some other controller
+	return Foreign // the annotation's value is a word between the user and some other controller
 }
 
-func (c Config) defaultStanding(s *model.Snapshot) classState {
-	out := noClass
+func (c Config) defaultStanding(s *model.Snapshot) Standing {
+	out := NoClass
 	for class := range s.Classes.Values() {
 		switch {
 		case !class.Default:
 		case class.Controller == c.Controller:
-			return served
+			return Served
 		default:
-			out = foreignClass
+			out = Foreign
 		}
 	}
 	return out

@@ -20,11 +20,11 @@ func (t *Table) Findings() map[model.Name][]flow.Finding {
 	out := map[model.Name][]flow.Finding{}
 	add := func(n model.Name, f flow.Finding) { out[n] = append(out[n], f) }
 	for ing := range t.snap.Ingresses.Values() {
-		switch state := t.cfg.standing(t.snap, ing); state {
-		case served:
+		switch state := t.cfg.Standing(t.snap, ing); state {
+		case Served:
 			t.specFindings(ing, add)
 			t.tlsFindings(ing, add)
-		case noSuchClass, noClass:
+		case NoSuchClass, NoClass:
 			add(ing.Name, t.classFinding(ing, state))
 		}
 	}
@@ -37,7 +37,7 @@ func (t *Table) Findings() map[model.Name][]flow.Finding {
 // IngressFindings is the part of Findings that concerns the hosts of one Ingress; it costs what they hold.
 func (t *Table) IngressFindings(n model.Name) []flow.Finding {
 	ing, ok := t.snap.Ingresses.Get(n)
-	if !ok || t.cfg.standing(t.snap, ing) != served {
+	if !ok || t.cfg.Standing(t.snap, ing) != Served {
 		return nil
 	}
 	var out []flow.Finding

@@ -57,17 +57,17 @@ func orStar(host string) string {
 }
 
 // classFinding says why an Ingress is not served.
-func (t *Table) classFinding(ing *model.Ingress, state classState) flow.Finding {
+func (t *Table) classFinding(ing *model.Ingress, state Standing) flow.Finding {
 	f := flow.Finding{Code: flow.IngressNoClass, Severity: flow.Error, Object: object(ing.Name)}
 	edit := fmt.Sprintf("kubectl -n %s patch ingress %s --type merge -p '{\"spec\":{\"ingressClassName\":\"%s\"}}'",
 		ing.Name.Namespace, ing.Name.Name, t.ownClass())
 	f.Fix = edit
 	switch state {
-	case noSuchClass:
+	case NoSuchClass:
 		f.Cause = fmt.Sprintf("its class %s does not exist, so no controller serves it.", ing.Class)
-	case noClass:
+	case NoClass:
 		f.Cause = "it names no class and no IngressClass is the default, so no controller serves it."
-	case foreignClass:
+	case Foreign:
 		f.Severity = flow.Warning
 		switch class := t.snap.Classes.At(ing.Class); {
 		case ing.Class == "":

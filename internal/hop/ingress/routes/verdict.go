@@ -96,14 +96,14 @@ func (t *Table) unserved(host, path string) []flow.Finding {
 	}
 	var ings []*model.Ingress
 	for ing := range t.snap.Ingresses.Values() {
-		if t.cfg.standing(t.snap, ing) != served && wouldMatch(ing, host, canonical) {
+		if t.cfg.Standing(t.snap, ing) != Served && wouldMatch(ing, host, canonical) {
 			ings = append(ings, ing)
 		}
 	}
 	slices.SortFunc(ings, (*model.Ingress).Compare)
 	var out []flow.Finding
 	for _, ing := range ings {
-		out = append(out, t.classFinding(ing, t.cfg.standing(t.snap, ing)))
+		out = append(out, t.classFinding(ing, t.cfg.Standing(t.snap, ing)))
 	}
 	return out
 }
