@@ -34,6 +34,14 @@ func (f *Feed) Put(objs ...any) {
 	f.send()
 }
 
+// Delete removes an object of the model.
+func (f *Feed) Delete(o any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.b.Delete(o)
+	f.send()
+}
+
 // Mute keeps what the watches bring from coming in, as if the watch had stopped.
 func (f *Feed) Mute(on bool) {
 	f.mu.Lock()
