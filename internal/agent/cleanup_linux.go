@@ -95,7 +95,7 @@ func heads(text string) (out []string) {
 }
 
 func podnetPart(ctx context.Context, o CleanupOptions) (Part, error) {
-	h, err := podnet.NewIn(o.NS, o.Podnet)
+	h, err := podnet.New(o.NS, o.Podnet)
 	if err != nil {
 		return Part{}, fmt.Errorf("agent: podnet: %w", err)
 	}

@@ -23,11 +23,16 @@ const (
 	cheapFindings = 5 * time.Millisecond
 )
 
+// due reports whether findings that may have changed may be gathered again.
+func (f *findings) due(now time.Time) bool {
+	return f.stale && (f.took <= cheapFindings || now.Sub(f.at) >= findingsShare*f.took)
+}
+
 // of returns the findings of a table; changed says whether it may have others than the last one.
 func (f *findings) of(t *routes.Table, changed bool) []flow.Finding {
 	f.stale = f.stale || changed
 	now := time.Now()
-	if !f.stale || f.took > cheapFindings && now.Sub(f.at) < findingsShare*f.took {
+	if !f.due(now) {
 		return f.list
 	}
 	f.list = nil

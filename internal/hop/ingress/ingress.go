@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/hop/ingress/certs"
 	"github.com/podway/podway/internal/hop/ingress/drivers/nethttp"
@@ -126,6 +127,15 @@ func (h *Hop) Apply(_ context.Context, s *model.Snapshot, c model.Change) (hop.R
 	r.Took = time.Since(start)
 	h.metrics.applied(next, r)
 	return r, err
+}
+
+// Findings is what is wrong by now: an Apply may have put the gathering of it off. It is called from Apply's goroutine.
+func (h *Hop) Findings() []flow.Finding {
+	d, _ := h.live()
+	if d == nil || d.Table() == nil {
+		return nil
+	}
+	return h.findings.of(d.Table(), false)
 }
 
 // swap brings certificates and routes up to date and returns how many of their entries differ, and whether there may be
