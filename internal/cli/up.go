@@ -84,7 +84,7 @@ Running it again repairs what is dead, loads images that were built anew, and ap
 			return err
 		}
 		if err := lab.Up(cmd.Context(), o, labManifests, cmd.OutOrStdout()); err != nil {
-			return err
+			return asExit(err)
 		}
 		return sayHow(cmd.OutOrStdout(), o.Dir, *dir != "")
 	}
@@ -138,11 +138,17 @@ func newLabHidden() []*cobra.Command {
 	return out
 }
 
-// asExit makes a program's exit code podway's own, without a word of ours.
+// asExit makes a program's exit code podway's own, without a word of ours; a program that could not be started has a
+// shell's codes, a wrong argument that of wrong usage.
 func asExit(err error) error {
-	var code lab.Exit
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[lab.Exit](err); ok {
 		return exitWith(int(code), nil)
+	}
+	if n, ok := errors.AsType[*lab.NotStarted](err); ok {
+		return exitWith(n.Code, err)
+	}
+	if _, ok := errors.AsType[*lab.Misuse](err); ok {
+		return usage("%w", err)
 	}
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podway/podway/internal/lab/cgroup"
 	"github.com/podway/podway/internal/lab/spec"
 	"github.com/podway/podway/internal/lab/supervisor"
@@ -31,7 +33,8 @@ func Down(ctx context.Context, dir string, remove bool, out io.Writer) error {
 	if os.Geteuid() != 0 {
 		return errors.New("lab: not root; try: sudo podway down")
 	}
-	polite := stopSupervisor(ctx, dir)
+	polite, unlock := claim(ctx, dir)
+	defer unlock()
 	host, err := cgroup.Detect()
 	if err != nil {
 		return err
@@ -64,6 +67,43 @@ func Down(ctx context.Context, dir string, remove bool, out io.Writer) error {
 	return removeData(dir, out)
 }
 
+// claim ends the supervisor in order and says whether it did. When none answers, it makes sure that none is about to start:
+// a `podway up` that has begun a moment ago holds its lock, and a supervisor its own. What holds one and does not answer in
+// time hangs, and is ended without being asked.
+func claim(ctx context.Context, dir string) (polite bool, unlock func()) {
+	ctx, cancel := context.WithTimeout(ctx, politeTime)
+	defer cancel()
+	for {
+		if stopSupervisor(ctx, dir) {
+			return true, func() {}
+		}
+		if letStart, free := tryLock(filepath.Join(dir, upLock)); free {
+			if letGo, free := tryLock(filepath.Join(dir, supervisor.LockFile)); free {
+				letGo()
+				return false, letStart
+			}
+			letStart()
+		}
+		if ctx.Err() != nil {
+			return false, func() {}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// tryLock takes a lock unless somebody holds it; where there is no file nobody does.
+func tryLock(path string) (unlock func(), free bool) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return func() {}, true
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		unix.Close(fd)
+		return nil, false
+	}
+	return func() { unix.Close(fd) }, true
+}
+
 // stopSupervisor asks the supervisor to end everything in order, and says whether it did.
 func stopSupervisor(ctx context.Context, dir string) bool {
 	ctx, cancel := context.WithTimeout(ctx, politeTime)
@@ -89,7 +129,7 @@ func forget(host cgroup.Host, dir string) error {
 			host.Restore(on)
 		}
 	}
-	for _, f := range []string{spec.SocketName, supervisor.ControllersFile, "supervisor.lock"} {
+	for _, f := range []string{spec.SocketName, supervisor.ControllersFile, supervisor.LockFile} {
 		if err := os.Remove(filepath.Join(dir, f)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("lab: %w", err)
 		}
@@ -116,4 +156,4 @@ func removeData(dir string, out io.Writer) error {
 	return nil
 }
 
-func onlyLock(entries []os.DirEntry) bool { return len(entries) == 1 && entries[0].Name() == "up.lock" }
+func onlyLock(entries []os.DirEntry) bool { return len(entries) == 1 && entries[0].Name() == upLock }

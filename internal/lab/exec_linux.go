@@ -56,7 +56,7 @@ func find(st supervisor.Status, where string) (place, error) {
 		p.pid, p.path, p.config, p.group = n.PID, node.Path(st.Cluster), node.Kubeconfig, node.ProcessGroup(host, st.Cluster, where)
 		return p, nil
 	}
-	return p, fmt.Errorf("lab: no %q here; there are: %s", where, strings.Join(names, ", "))
+	return p, misuse("lab: no %q here; there are: %s", where, strings.Join(names, ", "))
 }
 
 // Exec runs a program in a node, or in the network of `outside`, `client` or `control-plane`, with this process's
@@ -153,7 +153,7 @@ func setns(path string, flag int) error {
 func (p place) spawn(argv []string, files []*os.File) (*os.Process, error) {
 	program, err := lookIn(p.path, argv[0])
 	if err != nil {
-		return nil, err
+		return nil, &NotStarted{127, err}
 	}
 	attr := &os.ProcAttr{Env: p.environment(), Files: files}
 	if p.pid != 0 {
@@ -161,7 +161,11 @@ func (p place) spawn(argv []string, files []*os.File) (*os.Process, error) {
 	}
 	child, err := os.StartProcess(program, argv, attr)
 	if err != nil {
-		return nil, fmt.Errorf("lab: exec: %w", err)
+		code := 126
+		if errors.Is(err, os.ErrNotExist) {
+			code = 127
+		}
+		return nil, &NotStarted{code, fmt.Errorf("lab: exec: %w", err)}
 	}
 	return child, nil
 }

@@ -117,16 +117,16 @@ func (u *up) trouble(st supervisor.Status) error {
 		return fmt.Errorf("%s%s\nafter mending it: podway down, then podway up", st.Failed, lastLines(st.Cluster.Log("supervisor"), 8))
 	}
 	for _, c := range st.Components {
-		if c.State == process.Down && c.Restarts >= hopeless {
+		if c.State == process.Down && c.InRow >= hopeless {
 			return fmt.Errorf("lab: %s does not come up: %s%s", c.Name, c.LastExit, lastLines(c.Log, 12))
 		}
 	}
 	for i, n := range st.Nodes {
-		if n.State == process.Down && n.Restarts >= hopeless {
+		if n.State == process.Down && n.InRow >= hopeless {
 			return fmt.Errorf("lab: %s does not come up: %s: %s%s", n.Name, n.LastExit, n.Error, lastLines(n.Log, 12))
 		}
 		for _, s := range n.Services {
-			if s.State == process.Down && s.Restarts >= hopeless {
+			if s.State == process.Down && s.InRow >= hopeless {
 				return fmt.Errorf("lab: %s on %s does not come up: %s%s", s.Name, n.Name, s.LastExit,
 					lastLines(u.cluster.Node(i+1).Log(s.Name), 12))
 			}

@@ -44,10 +44,19 @@ func load(ctx context.Context, dir, name string, save func(to string) error) err
 		return notRunning(dir, err)
 	}
 	archive := filepath.Join(st.Cluster.Images(), archiveName(name))
-	if err := save(archive); err != nil {
+	// Every node imports what is there at its next start and ends when it cannot: an archive stays only when all could.
+	staged := archive + ".staged"
+	defer os.Remove(staged)
+	if err := save(staged); err != nil {
 		return err
 	}
-	return importEverywhere(ctx, st, archive)
+	if err := importEverywhere(ctx, st, staged); err != nil {
+		return err
+	}
+	if err := os.Rename(staged, archive); err != nil {
+		return fmt.Errorf("lab: image: %w", err)
+	}
+	return markEverywhere(st, archive)
 }
 
 // archiveName is the file of an image that a user loaded; a newer one of the same name takes its place.
@@ -122,5 +131,14 @@ func importOn(ctx context.Context, st supervisor.Status, name, archive string) e
 	if !state.Success() {
 		return fmt.Errorf("%s: %s", state, strings.TrimSpace(string(bytes.ToValidUTF8(text, nil))))
 	}
-	return node.MarkImported(st.Cluster, name, archive)
+	return nil
+}
+
+// markEverywhere notes that every node has the archive.
+func markEverywhere(st supervisor.Status, archive string) error {
+	var errs []error
+	for _, n := range st.Nodes {
+		errs = append(errs, node.MarkImported(st.Cluster, n.Name, archive))
+	}
+	return errors.Join(errs...)
 }

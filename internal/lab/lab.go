@@ -51,6 +51,25 @@ type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+// Misuse is the error of an argument: it names what is not there, or asks for what cannot be changed now.
+type Misuse struct{ text string }
+
+func (m *Misuse) Error() string { return m.text }
+
+func misuse(format string, args ...any) error { return &Misuse{fmt.Sprintf(format, args...)} }
+
+// NotStarted is why a program could not be run in a namespace, with the exit code that a shell has for that: 127 when there
+// is none, 126 when it cannot be executed.
+type NotStarted struct {
+	Code int
+	Err  error
+}
+
+func (n *NotStarted) Error() string { return n.Err.Error() }
+
+// Unwrap returns the cause.
+func (n *NotStarted) Unwrap() error { return n.Err }
+
 // lastLines returns the end of a log file, indented, to be shown below an error.
 func lastLines(path string, n int) string {
 	f, err := os.Open(path)

@@ -72,7 +72,8 @@ func TestARunningClusterIsNotChangedBehindItsBack(t *testing.T) {
 			want.Networking = tt.asked.Networking
 		}
 		want.UpstreamDNS = tt.asked.UpstreamDNS
-		if err := sameCluster(have, want, tt.asked); (err != nil) != tt.refused {
+		err := sameCluster(have, want, tt.asked)
+		if _, is := errors.AsType[*Misuse](err); is != tt.refused || (err != nil) != tt.refused {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -91,12 +92,12 @@ func TestWhatDoesNotComeUpIsShownWithTheEndOfItsLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	down := process.Status{Name: "kubelet", State: process.Down, Restarts: hopeless, LastExit: "exit status 1", Log: log}
+	down := process.Status{Name: "kubelet", State: process.Down, InRow: hopeless, Restarts: hopeless, LastExit: "exit status 1", Log: log}
 	node := func(n supervisor.NodeStatus) supervisor.Status {
 		return supervisor.Status{Cluster: u.cluster, Nodes: []supervisor.NodeStatus{n}}
 	}
 	young := down
-	young.Restarts = 1
+	young.InRow, young.Restarts = 1, 30 // the others long ago
 	for name, tt := range map[string]struct {
 		status supervisor.Status
 		want   []string
@@ -220,5 +221,27 @@ func TestProgramsAreFoundInThePathOfTheNode(t *testing.T) {
 	}
 	if _, err := lookIn("/nonexistent", "sh"); err == nil {
 		t.Error("sh is found nowhere")
+	}
+}
+
+func TestAProgramThatCannotBeStartedHasTheShellsCodes(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := place{path: "/bin"}
+	for program, want := range map[string]int{"/nix": 127, "nix": 127, plain: 126} {
+		_, err := p.spawn([]string{program}, nil)
+		if n, ok := errors.AsType[*NotStarted](err); !ok || n.Code != want {
+			t.Errorf("%s: %v, want code %d", program, err, want)
+		}
+	}
+}
+
+func TestAPlaceThatIsNotThereIsAWrongArgument(t *testing.T) {
+	st := supervisor.Status{Nodes: []supervisor.NodeStatus{{Status: process.Status{Name: "node-1", PID: 1}}}}
+	_, err := find(st, "node-9")
+	if _, ok := errors.AsType[*Misuse](err); !ok || !strings.Contains(err.Error(), "node-1") {
+		t.Errorf("got %v", err)
 	}
 }

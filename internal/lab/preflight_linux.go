@@ -22,9 +22,6 @@ import (
 // preflight finds what the lab needs of this machine, and names everything that is missing at once, each with what to
 // do about it.
 func preflight(ctx context.Context, c *spec.Cluster) error {
-	if os.Geteuid() != 0 {
-		return errors.New("lab: not root: making network namespaces and mounts needs it; try: sudo podway up")
-	}
 	var missing []error
 	miss := func(format string, args ...any) { missing = append(missing, fmt.Errorf(format, args...)) }
 	if err := findRuntime(ctx, &c.Runtime); err != nil {

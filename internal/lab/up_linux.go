@@ -20,6 +20,9 @@ import (
 
 const defaultNodes = 2
 
+// upLock is held by `podway up` as long as it works.
+const upLock = "up.lock"
+
 // Up brings a lab up, or what of it is dead, and waits until it is ready. It prints every step with its time.
 func Up(ctx context.Context, o Options, manifests Manifests, out io.Writer) error {
 	began := time.Now()
@@ -27,17 +30,20 @@ func Up(ctx context.Context, o Options, manifests Manifests, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if err := preflight(ctx, &c); err != nil {
-		return err
+	if os.Geteuid() != 0 {
+		return errors.New("lab: not root: making network namespaces and mounts needs it; try: sudo podway up")
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
-	unlock, err := lockUp(c.Dir)
+	unlock, err := lockUp(c.Dir) // from here on `down` waits for the supervisor instead of finding nothing
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if err := preflight(ctx, &c); err != nil {
+		return err
+	}
 	u := &up{options: o, cluster: c, manifests: manifests, out: out, began: began, remote: supervisor.Connect(c.Dir)}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Wait, fmt.Errorf("lab: not ready after %v", o.Wait))
 	defer cancel()
@@ -67,7 +73,7 @@ func resolve(o Options) (spec.Cluster, error) {
 }
 
 func lockUp(dir string) (func(), error) {
-	fd, err := unix.Open(filepath.Join(dir, "up.lock"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(filepath.Join(dir, upLock), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
 	}
@@ -173,7 +179,7 @@ func sameCluster(have, want spec.Cluster, asked Options) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("lab: the cluster that runs in %s %s; to change that: podway down, then podway up (what is in the cluster is kept)", have.Dir, what)
+	return misuse("lab: the cluster that runs in %s %s; to change that: podway down, then podway up (what is in the cluster is kept)", have.Dir, what)
 }
 
 // refresh brings images that were built anew into the running nodes.
@@ -184,6 +190,9 @@ func (u *up) refresh(ctx context.Context, st supervisor.Status) error {
 	}
 	for _, a := range archives {
 		if err := importEverywhere(ctx, st, a); err != nil {
+			return err
+		}
+		if err := markEverywhere(st, a); err != nil {
 			return err
 		}
 		u.say("image %s is loaded again", filepath.Base(a))

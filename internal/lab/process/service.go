@@ -26,6 +26,7 @@ type Status struct {
 	State    State     `json:"state"`
 	PID      int       `json:"pid,omitempty"` // in the process namespace of whoever started it
 	Restarts int       `json:"restarts"`      // starts after the first
+	InRow    int       `json:"inRow"`         // ends soon after a start, one after the other; what happened before a long life does not count
 	LastExit string    `json:"lastExit,omitempty"`
 	LastTime time.Time `json:"lastTime,omitzero"` // of LastExit
 	Log      string    `json:"log,omitempty"`     // path
@@ -107,7 +108,7 @@ func (s *Service) WaitReady(ctx context.Context) error {
 
 // Run keeps it running until ctx ends, then ends it and waits for that.
 func (s *Service) Run(ctx context.Context) {
-	pause := minPause
+	pause, inRow := minPause, 0
 	for starts := 0; ctx.Err() == nil; starts++ {
 		began := time.Now()
 		exit := s.runOnce(ctx, starts)
@@ -115,10 +116,13 @@ func (s *Service) Run(ctx context.Context) {
 			break
 		}
 		if time.Since(began) >= longLife {
-			pause = minPause
+			pause, inRow = minPause, 0
 		}
+		inRow++
 		slog.Warn("process ended", "process", s.Name, "exit", exit, "restart_in", pause)
-		s.set(func(st *Status) { st.State, st.PID, st.LastExit, st.LastTime = Down, 0, exit, time.Now() })
+		s.set(func(st *Status) {
+			st.State, st.PID, st.LastExit, st.LastTime, st.InRow = Down, 0, exit, time.Now(), inRow
+		})
 		wait(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}

@@ -45,6 +45,9 @@ func TestAProcessThatEndsIsStartedAgainAfterGrowingPauses(t *testing.T) {
 		if diff := cmp.Diff([]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms}, starts); diff != "" {
 			t.Error(diff)
 		}
+		if st := s.Status(); st.InRow != 5 {
+			t.Errorf("%d ends in a row", st.InRow)
+		}
 	})
 }
 
@@ -63,6 +66,9 @@ func TestPausesStaySmallForAProcessThatLivedLong(t *testing.T) {
 		s.Run(ctx)
 		if diff := cmp.Diff([]time.Duration{0, 20100 * time.Millisecond, 40200 * time.Millisecond}, starts); diff != "" {
 			t.Error(diff)
+		}
+		if st := s.Status(); st.InRow != 1 || st.Restarts != 2 {
+			t.Errorf("%d ends in a row of %d restarts", st.InRow, st.Restarts)
 		}
 		synctest.Wait()
 		time.Sleep(time.Minute) // the timers end within the test

@@ -76,7 +76,7 @@ func prepare(dir string, ready *os.File) (*supervisor, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := takeLock(filepath.Join(dir, "supervisor.lock")); err != nil {
+	if err := takeLock(filepath.Join(dir, LockFile)); err != nil {
 		return nil, nil, err
 	}
 	if abandoned(ready) {
@@ -118,6 +118,9 @@ func weigh(h cgroup.Host, c spec.Cluster) error {
 func Group(h cgroup.Host, c spec.Cluster) cgroup.Group {
 	return h.Group(spec.CgroupName(c.Dir)).Child("system")
 }
+
+// LockFile is held by the supervisor of a folder as long as it lives.
+const LockFile = "supervisor.lock"
 
 // takeLock holds a lock as long as this process lives.
 func takeLock(path string) error {
