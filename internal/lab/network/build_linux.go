@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -150,8 +151,11 @@ func (n *Network) AddNode(node spec.Node) (*Namespace, error) {
 func (n *Network) RemoveNode(node spec.Node) error {
 	return n.Control.Do(func() error {
 		link, err := netlink.LinkByName(node.Name)
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			return nil
+		}
 		if err != nil {
-			return nil // there is none
+			return fmt.Errorf("network: find the port of %s: %w", node.Name, err)
 		}
 		if err := netlink.LinkDel(link); err != nil {
 			return fmt.Errorf("network: cut off %s: %w", node.Name, err)

@@ -117,13 +117,17 @@ func Load(dir string) (Cluster, error) {
 	return c, nil
 }
 
-// Save writes DIR/cluster.json.
+// Save writes DIR/cluster.json, whole or not at all: an `up` that is killed here must not leave half of it.
 func (c Cluster) Save() error {
 	b, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return fmt.Errorf("lab: write description: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(c.Dir, "cluster.json"), append(b, '\n'), 0o600); err != nil {
+	file := filepath.Join(c.Dir, "cluster.json")
+	if err = os.WriteFile(file+".new", append(b, '\n'), 0o600); err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
 		return fmt.Errorf("lab: write description: %w", err)
 	}
 	return nil

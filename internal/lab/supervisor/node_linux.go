@@ -188,7 +188,8 @@ func (s *supervisor) routeTo(n spec.Node, podCIDR string, routed map[string]stri
 		return
 	}
 	if err := s.network.RoutePods(podCIDR, n); err != nil {
-		slog.Warn("cannot route to pods", "node", n.Name, "error", err)
+		slog.Warn("cannot route to pods; will retry", "node", n.Name, "error", err)
+		return
 	}
 	routed[n.Name] = podCIDR
 }
