@@ -46,7 +46,7 @@ type Controller struct {
 }
 
 type written struct {
-	version string
+	version string // "" = the write is under way, or nobody knows how it ended
 	addrs   []netip.Addr
 	seeded  bool // by an earlier leader; the Service may not be in the snapshot yet
 }
@@ -136,8 +136,9 @@ func (c *Controller) ingest(s *model.Snapshot) {
 }
 
 // replan decides anew and queues the Services whose status is not known to say so. Without any pool podway keeps out of
-// the way of whoever else may serve the Services; those that name it by class are told.
-func (c *Controller) replan() {
+// the way of whoever else may serve the Services; those that name it by class are told. not are the Services that somebody
+// is at work on already.
+func (c *Controller) replan(not ...model.Name) {
 	view := c.view()
 	plan := map[model.Name]Assignment{}
 	all, pools := Allocate(view), counts(view)
@@ -154,14 +155,17 @@ func (c *Controller) replan() {
 		}
 		if svc := view.Services.At(n); svc != nil && !svc.Deleting { // not podway's any more: take the condition away
 			a := Assignment{Service: svc, Release: true, Reason: ReasonReleased, Message: "podway does not serve the Service any more"}
-			a.Addrs = planned(a)
+			a.Addrs = had(a)
 			plan[n] = a
 		} else {
 			delete(c.told, n)
 		}
 	}
 	for n, a := range plan {
-		if c.told[n] != a.words() || !slices.Equal(planned(a), a.Addrs) { // or somebody took the addresses away again
+		if slices.Contains(not, n) {
+			continue
+		}
+		if c.told[n] != a.words() || !slices.Equal(had(a), a.Addrs) { // or somebody took the addresses away again
 			c.queue.Add(n)
 		}
 	}
@@ -169,7 +173,8 @@ func (c *Controller) replan() {
 	c.pools.set(pools)
 }
 
-// view is the snapshot with own writes in it. Writes that have come back are forgotten.
+// view is the snapshot with own writes in it, those that are under way too: what a Service is about to have nobody else may
+// get. Writes that have come back are forgotten.
 func (c *Controller) view() *model.Snapshot {
 	b := model.NewBuilder(c.snap)
 	for n, w := range c.wrote {
@@ -182,9 +187,11 @@ func (c *Controller) view() *model.Snapshot {
 			}
 			continue
 		}
-		if order, err := resourceversion.CompareResourceVersion(w.version, svc.ResourceVersion); err != nil || order <= 0 {
-			delete(c.wrote, n)
-			continue
+		if w.version != "" {
+			if order, err := resourceversion.CompareResourceVersion(w.version, svc.ResourceVersion); err != nil || order <= 0 {
+				delete(c.wrote, n)
+				continue
+			}
 		}
 		with := *svc
 		with.LoadBalancerIPs = lbIPs(w.addrs)

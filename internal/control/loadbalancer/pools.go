@@ -21,6 +21,9 @@ import (
 // poolPause gathers the changes of many Services into one status of a pool.
 const poolPause = 500 * time.Millisecond
 
+// poolRetry is how long a status that could not be written waits, unless it changes before.
+const poolRetry = 10 * time.Second
+
 var poolResource = schema.GroupVersionResource{Group: "podway.io", Version: "v1alpha1", Resource: "addresspools"}
 
 // poolStatus is status of an AddressPool.
@@ -96,14 +99,17 @@ func (w *poolWriter) run(ctx context.Context) {
 	if w.client == nil {
 		return
 	}
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
+		case <-retry:
 		}
+		retry = nil
 		if !w.write(ctx) {
-			time.AfterFunc(10*time.Second, func() { w.set(w.newest()) })
+			retry = time.After(poolRetry)
 		}
 		select {
 		case <-ctx.Done():

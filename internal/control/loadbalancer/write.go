@@ -65,10 +65,7 @@ func (c *Controller) syncSafely(ctx context.Context, n model.Name) (wait time.Du
 
 // sync writes one Service's status, or says how long to wait until the snapshot has caught up with it.
 func (c *Controller) sync(ctx context.Context, n model.Name) (wait time.Duration, err error) {
-	c.mu.Lock()
-	a, ok := c.plan[n]
-	c.mu.Unlock()
-	if !ok {
+	if _, ok := c.planned(n); !ok {
 		return 0, nil
 	}
 	api := c.Client.CoreV1().Services(n.Namespace)
@@ -79,11 +76,19 @@ func (c *Controller) sync(ctx context.Context, n model.Name) (wait time.Duration
 	if err != nil {
 		return 0, fmt.Errorf("loadbalancer: read Service %s: %w", n, err)
 	}
-	if string(live.UID) != a.Service.UID || model.ServiceType(live.Spec.Type) != a.Service.Type || !slices.Equal(addrsOf(live), planned(a)) {
+	c.settle(n, live)
+	a, ok := c.planned(n)
+	if !ok {
+		return 0, nil
+	}
+	if string(live.UID) != a.Service.UID || model.ServiceType(live.Spec.Type) != a.Service.Type || !slices.Equal(addrsOf(live), had(a)) {
 		return c.stale(n, live), nil
 	}
 	if !c.fill(live, a) {
 		c.done(n, a, live, false)
+		return 0, nil
+	}
+	if !c.begin(n, a) {
 		return 0, nil
 	}
 	live, err = api.UpdateStatus(ctx, live, metav1.UpdateOptions{})
@@ -94,8 +99,44 @@ func (c *Controller) sync(ctx context.Context, n model.Name) (wait time.Duration
 	return 0, nil
 }
 
-// planned is the addresses that the Service had in the view that the plan was made from.
-func planned(a Assignment) (out []netip.Addr) {
+func (c *Controller) planned(n model.Name) (Assignment, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.plan[n]
+	return a, ok
+}
+
+// begin reserves the addresses before they are written, and reports whether the assignment is still the plan: of two
+// Services that are served side by side one could otherwise get what the other is about to have.
+func (c *Controller) begin(n model.Name, a Assignment) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, ok := c.plan[n]
+	if !ok || now.words() != a.words() {
+		return false // replan has queued it again
+	}
+	c.wrote[n] = written{addrs: a.Addrs}
+	return true
+}
+
+// settle finds out how a write ended that brought an error.
+func (c *Controller) settle(n model.Name, live *corev1.Service) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.wrote[n]
+	switch {
+	case !ok || w.version != "":
+	case slices.Equal(addrsOf(live), w.addrs):
+		w.version = live.ResourceVersion
+		c.wrote[n] = w
+	default: // it was not written
+		delete(c.wrote, n)
+		c.replan(n)
+	}
+}
+
+// had is the addresses that the Service had in the view that the plan was made from.
+func had(a Assignment) (out []netip.Addr) {
 	for _, ip := range a.Service.LoadBalancerIPs {
 		out = append(out, ip.Addr)
 	}
