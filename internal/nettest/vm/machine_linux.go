@@ -34,8 +34,8 @@ type Machine struct {
 	// Steady makes the machine's clock count instructions, one a nanosecond, while it computes: nothing in it runs out of
 	// time however slow the host is. It costs twice the host's time, on one of its processors.
 	Steady  bool
-	Boot    time.Duration // until init is up; 0 = 2 minutes
-	Silence time.Duration // a console without a word for so long means a frozen machine; 0 = 1 minute
+	Boot    time.Duration // until init is up; 0 = 2 minutes, 15 when Steady
+	Silence time.Duration // a console without a word for so long means a frozen machine; 0 = 1 minute, 15 when Steady
 
 	Out     io.Writer // the program's output
 	Console string    // file for what the kernel says; "" = shown only when the machine fails
@@ -85,6 +85,10 @@ func (m *Machine) defaults() {
 		}
 	}
 	or(&m.Timeout, 2*time.Minute)
+	if m.Steady {
+		or(&m.Boot, 15*time.Minute)
+		or(&m.Silence, 15*time.Minute)
+	}
 	or(&m.Boot, 2*time.Minute)
 	or(&m.Silence, time.Minute)
 	m.CPUs = max(m.CPUs, 1)

@@ -131,7 +131,7 @@ func (b *Backend) Check(ctx context.Context) (string, error) {
 		return "", err
 	}
 	gen, err := b.nft.Generation(ctx)
-	if err != nil || gen == b.gen && time.Since(b.compared) < max(b.every, 20*b.took) {
+	if err != nil || gen == b.gen && b.every > 0 && time.Since(b.compared) < max(b.every, 20*b.took) {
 		return "", err
 	}
 	start := time.Now()
