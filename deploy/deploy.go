@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml crds/*.yaml
+//go:embed *.yaml crds/*.yaml proxy/*.yaml
 var files embed.FS
 
 // Options are what differs from cluster to cluster. An empty field leaves the manifests' own value.
@@ -22,6 +22,7 @@ type Options struct {
 	ClusterCIDRs  string   // comma-separated
 	ServiceCIDRs  string   // comma-separated
 	ClusterDNS    string   // ClusterIP of the DNS Service
+	ProxyMode     string   // of the service proxy: nftables, iptables, ipvs, ebpf
 	Pool          []string // addresses of an AddressPool "default"; empty = none is made
 }
 
@@ -48,6 +49,17 @@ func Manifests(o Options) ([]byte, error) {
 	return []byte(s), err
 }
 
+// ProxyManifests returns the objects of the service proxy alone, in kube-proxy's place; of the options only the image counts.
+func ProxyManifests(o Options) ([]byte, error) {
+	const name = "proxy/proxy.yaml"
+	b, err := files.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("deploy: read %s: %w", name, err)
+	}
+	s, err := Options{Image: o.Image}.fill(fmt.Sprintf("---\n# %s\n%s", name, b))
+	return []byte(s), err
+}
+
 // fill puts the options in the place of the manifests' own values, each of which must be there.
 func (o Options) fill(s string) (string, error) {
 	for _, r := range []struct{ field, old, val string }{
@@ -56,6 +68,7 @@ func (o Options) fill(s string) (string, error) {
 		{"ClusterDomain", "PODWAY_CLUSTER_DOMAIN: cluster.local", o.ClusterDomain},
 		{"ClusterCIDRs", "PODWAY_CLUSTER_CIDRS: 10.244.0.0/16", o.ClusterCIDRs},
 		{"ServiceCIDRs", "PODWAY_SERVICE_CIDRS: 10.96.0.0/12", o.ServiceCIDRs},
+		{"ProxyMode", `PODWAY_PROXY_MODE: ""`, o.ProxyMode},
 		{"ClusterDNS", "clusterIP: 10.96.0.10", o.ClusterDNS},
 		{"ClusterDNS", "PODWAY_CLUSTER_DNS: 10.96.0.10", o.ClusterDNS},
 	} {

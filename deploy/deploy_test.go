@@ -30,6 +30,11 @@ func decode(t *testing.T, o Options) (out []object) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return objects(t, b)
+}
+
+func objects(t *testing.T, b []byte) (out []object) {
+	t.Helper()
 	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096)
 	for {
 		var obj object
@@ -48,12 +53,12 @@ func decode(t *testing.T, o Options) (out []object) {
 
 func TestManifestsTakeEveryOption(t *testing.T) {
 	o := Options{Image: "example/podway:1", APIServer: "10.90.0.1:6443", ClusterDomain: "c.test", ClusterCIDRs: "10.1.0.0/16",
-		ServiceCIDRs: "10.2.0.0/16", ClusterDNS: "10.2.0.10", Pool: []string{"10.90.0.200-10.90.0.250"}}
+		ServiceCIDRs: "10.2.0.0/16", ClusterDNS: "10.2.0.10", ProxyMode: "iptables", Pool: []string{"10.90.0.200-10.90.0.250"}}
 	b, err := Manifests(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, old := range []string{"podway.local", `PODWAY_APISERVER: ""`, "cluster.local\n", "10.244.0.0", "10.96.0."} {
+	for _, old := range []string{"podway.local", `PODWAY_APISERVER: ""`, `PODWAY_PROXY_MODE: ""`, "cluster.local\n", "10.244.0.0", "10.96.0."} {
 		if strings.Contains(string(b), old) {
 			t.Errorf("%q is still there", old)
 		}
@@ -101,5 +106,38 @@ func TestOnlyTheControllerMayWriteAndOnlyItsOwnLease(t *testing.T) {
 	}
 	if roles < 10 {
 		t.Fatalf("%d rules were looked at", roles)
+	}
+}
+
+func TestTheProxyAloneReadsWhatItNeedsAndWritesEventsOnly(t *testing.T) {
+	b, err := ProxyManifests(Options{Image: "example/podway:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads, kinds := map[string]bool{}, map[string]int{}
+	for _, obj := range objects(t, b) {
+		kinds[obj.Kind]++
+		for _, c := range append(obj.Spec.Template.Spec.Containers, obj.Spec.Template.Spec.InitContainers...) {
+			if c.Image != "example/podway:2" {
+				t.Errorf("%s: image %q", c.Name, c.Image)
+			}
+		}
+		for _, r := range obj.Rules {
+			for _, what := range r.Resources {
+				if slices.Equal(r.Verbs, []string{"get", "list", "watch"}) {
+					reads[what] = true
+				} else if what != "events" {
+					t.Errorf("may %v %s", r.Verbs, what)
+				}
+			}
+		}
+	}
+	for _, what := range []string{"services", "nodes", "endpointslices", "servicecidrs"} {
+		if !reads[what] {
+			t.Errorf("may not read %s", what)
+		}
+	}
+	if len(reads) != 4 || kinds["DaemonSet"] != 1 || kinds["ClusterRoleBinding"] != 1 {
+		t.Errorf("reads %v, objects %v", reads, kinds)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/podway/podway/internal/agent"
@@ -25,6 +26,7 @@ import (
 type nodeFlags struct {
 	daemon
 	node, hops, dnsListen, dnsServers, resolvConf, overlay, socket string
+	proxyMode, proxyConfig                                         string
 	initOnly                                                       bool
 	cniBin, cniConf                                                string
 }
@@ -50,6 +52,8 @@ its own switch (--hops). When it ends, all that it programmed stays. It needs CA
 	f.StringVar(&n.dnsServers, "cluster-dns", os.Getenv("PODWAY_CLUSTER_DNS"), "addresses of the cluster's DNS Service, comma-separated ($PODWAY_CLUSTER_DNS)")
 	f.StringVar(&n.resolvConf, "resolv-conf", "/etc/resolv.conf", "its name servers are asked for names outside the cluster")
 	f.StringVar(&n.overlay, "overlay", env("PODWAY_OVERLAY", "auto"), "VXLAN between nodes: auto (only across networks), always, never ($PODWAY_OVERLAY)")
+	f.StringVar(&n.proxyMode, "proxy-mode", os.Getenv("PODWAY_PROXY_MODE"), "mode of the service proxy: "+strings.Join(agent.ProxyModes(), ", ")+"; the first by default ($PODWAY_PROXY_MODE)")
+	f.StringVar(&n.proxyConfig, "proxy-config", os.Getenv("PODWAY_PROXY_CONFIG"), "a KubeProxyConfiguration for the service proxy: nodePortAddresses, masqueradeAll, conntrack and so on ($PODWAY_PROXY_CONFIG)")
 	f.StringVar(&n.socket, "socket", ask.SocketPath, "where podway trace asks this agent; empty = nowhere")
 	f.StringVar(&n.cniBin, "cni-bin-dir", "/opt/cni/bin", "where the CNI plugin goes")
 	f.StringVar(&n.cniConf, "cni-conf-dir", "/etc/cni/net.d", "where the CNI configuration goes")
@@ -106,6 +110,9 @@ func (n *nodeFlags) run(cmd *cobra.Command) error {
 func (n *nodeFlags) options(log *slog.Logger, metrics prometheus.Registerer) (o agent.Options, err error) {
 	o = agent.Options{Node: n.node, Domain: n.domain, ResolvConf: n.resolvConf, Metrics: metrics, Log: log,
 		Podnet: podnet.Options{Node: n.node, Overlay: podnet.Overlay(n.overlay)}}
+	if err := n.proxySettings(log, &o); err != nil {
+		return o, err
+	}
 	switch o.Podnet.Overlay {
 	case podnet.OverlayAuto, podnet.OverlayAlways, podnet.OverlayNever:
 	default:
@@ -162,4 +169,28 @@ func (n *nodeFlags) keepInstalled(ctx context.Context, log *slog.Logger, o podne
 		case <-time.After(pause):
 		}
 	}
+}
+
+// proxySettings reads what an operator chose for the service proxy. Without a file a Pod of this node is known by
+// spec.podCIDRs, since podnet gives it an address from there.
+func (n *nodeFlags) proxySettings(log *slog.Logger, o *agent.Options) error {
+	o.ProxyMode = n.proxyMode
+	if n.proxyConfig != "" {
+		k := kubeProxyFlags{}
+		k.add(pflag.NewFlagSet("proxy", pflag.ContinueOnError))
+		k.file = n.proxyConfig
+		r, err := k.resolve()
+		if err != nil {
+			return err
+		}
+		k.say(log, r)
+		o.Proxy, o.Tracking = r.Settings, &r.Tracking
+		if o.ProxyMode == "" || r.Given.Mode != "" {
+			o.ProxyMode = r.Mode
+		}
+	}
+	if o.ProxyMode == "" {
+		return nil
+	}
+	return modeThere(o.ProxyMode)
 }

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podway/podway/deploy"
+	"github.com/podway/podway/internal/hop/proxy/config"
 	"github.com/podway/podway/internal/lab"
 	"github.com/podway/podway/internal/lab/spec"
 )
@@ -33,16 +36,22 @@ func dirFlag(c *cobra.Command) *string {
 // labPool are the addresses on the nodes' network that LoadBalancer Services get.
 const labPool = "10.90.0.200-10.90.0.250"
 
-// labManifests makes what `podway up` applies: podway's own deployment, with the lab's addresses.
-func labManifests(spec.Cluster) ([]byte, error) {
-	return deploy.Manifests(deploy.Options{
+// labManifests makes what `podway up` applies: podway's own deployment, with the lab's addresses and a mode of the service
+// proxy.
+func labManifests(proxyMode string) func(spec.Cluster) ([]byte, error) {
+	return func(spec.Cluster) ([]byte, error) { return deploy.Manifests(labValues(proxyMode)) }
+}
+
+func labValues(proxyMode string) deploy.Options {
+	return deploy.Options{
 		APIServer:     fmt.Sprintf("%s:%d", spec.APIServerAddress, spec.APIServerPort),
 		ClusterDomain: spec.ClusterDomain,
 		ClusterCIDRs:  spec.PodNetwork,
 		ServiceCIDRs:  spec.ServiceNetwork,
 		ClusterDNS:    spec.ClusterDNS,
 		Pool:          []string{labPool},
-	})
+		ProxyMode:     proxyMode,
+	}
 }
 
 func newUp() *cobra.Command {
@@ -70,20 +79,29 @@ Running it again repairs what is dead, loads images that were built anew, and ap
 	f.IntVar(&o.Port, "port", 0, fmt.Sprintf("port of the API server on 127.0.0.1; the next free one when it is taken (default %d)", lab.DefaultPort))
 	f.BoolVar(&o.OnlyRefresh, "refresh", false, "load podway's images and apply its manifests again in the cluster that runs; start nothing")
 	only := f.Bool("manifests-only", false, "print the manifests that would be applied; start nothing")
+	proxyOnly := f.Bool("proxy-only", false, "with --manifests-only: print those of the service proxy alone, in kube-proxy's place (docs/proxy.md)")
+	mode := f.String("proxy-mode", os.Getenv("PODWAY_PROXY_MODE"), "mode of the service proxy: "+strings.Join(config.Modes, ", ")+"; empty = "+config.Modes[0]+" ($PODWAY_PROXY_MODE)")
 	f.DurationVar(&o.Wait, "wait", 3*time.Minute, "how long it may take until everything is ready")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Dir = labDir(*dir)
 		if err := checkUp(o); err != nil {
 			return err
 		}
+		if *mode != "" && !slices.Contains(config.Modes, *mode) {
+			return usage("--proxy-mode %q: want %s", *mode, strings.Join(config.Modes, ", "))
+		}
 		if *only {
-			manifests, err := labManifests(spec.Cluster{})
+			make := deploy.Manifests
+			if *proxyOnly {
+				make = deploy.ProxyManifests
+			}
+			manifests, err := make(labValues(*mode))
 			if err == nil {
 				_, err = cmd.OutOrStdout().Write(manifests)
 			}
 			return err
 		}
-		if err := lab.Up(cmd.Context(), o, labManifests, cmd.OutOrStdout()); err != nil {
+		if err := lab.Up(cmd.Context(), o, labManifests(*mode), cmd.OutOrStdout()); err != nil {
 			return asExit(err)
 		}
 		return sayHow(cmd.OutOrStdout(), o.Dir, *dir != "")
