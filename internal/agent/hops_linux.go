@@ -37,9 +37,11 @@ type Options struct {
 	ProxyMode    string         // a name of ProxyModes; "" = the first
 	Proxy        proxy.Settings // of the service proxy
 	// Tracking, Health and Event are the service proxy's (proxy.Options); nil = without.
-	Tracking   *proxy.Tracking
-	Health     *health.Node
-	Event      func(service model.Name, reason, note string)
+	Tracking *proxy.Tracking
+	Health   *health.Node
+	Event    func(service model.Name, reason, note string)
+	// Foreign are other programs' rules that the service proxy takes out once its own are proven.
+	Foreign    []proxy.Backend
 	Podnet     podnet.Options // Node and ServiceCIDRs are filled in
 	DNSListen  []netip.AddrPort
 	DNSServers []netip.Addr // addresses of the cluster's DNS Service; they are never asked for names outside
@@ -91,7 +93,7 @@ func makeProxy(o Options) (hop.Hop, error) {
 	}
 	opt := proxy.Options{Node: o.Node, Backend: backend, Connections: connections, ServiceCIDRs: o.ServiceCIDRs, Settings: o.Proxy, Listen: listenIn(o.NS), Sysctl: sysctl.Open(o.NS),
 		Tracking: o.Tracking, CPUs: sysctl.Processors(), Health: o.Health, Event: o.Event}
-	opt.Others, opt.Dial = others(backend.Name(), o.NS), dialIn(o.NS)
+	opt.Others, opt.Dial = append(others(backend.Name(), o.NS), o.Foreign...), dialIn(o.NS)
 	if o.Log != nil {
 		opt.Switched = func(from, to, reached string) {
 			o.Log.Info("proxy mode changed; the old rules are gone", "hop", "proxy", "from", from, "to", to, "reached", reached)
