@@ -55,16 +55,18 @@ type Controller struct {
 
 // state is what the Controller knows of one Service beyond the snapshot.
 type state struct {
-	dirt    *dirt
-	overlay overlay
-	shelves Shelves
-	last    time.Time // start of the last sync
-	gone    bool      // seen to vanish
-	missing time.Time // since when slices are there without a Service
-	fight   fight
-	hints   map[string]string // of each family with hints by proportion, as last told
-	writing bool              // a sync writes now; what comes in may be the echo of a write whose answer is still on its way
-	recheck bool              // something came in meanwhile
+	dirt       *dirt
+	overlay    overlay
+	shelves    Shelves
+	last       time.Time // start of the last sync
+	gone       bool      // seen to vanish
+	missing    time.Time // since when slices are there without a Service
+	fight      fight
+	hints      map[string]string // of each family with hints by proportion, as last told
+	failing    string            // kind of the failure that the user was told of, until a write succeeds
+	unmirrored Unmirrored        // as last told
+	writing    bool              // a sync writes now; what comes in may be the echo of a write whose answer is still on its way
+	recheck    bool              // something came in meanwhile
 }
 
 // dirt is what changed since the last sync. pods is nil when everything must be looked at.

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	netutils "k8s.io/utils/net"
 
 	"github.com/podway/podway/internal/model"
 )
@@ -51,7 +52,7 @@ func decodeSlice(s *discoveryv1.EndpointSlice) *model.EndpointSlice {
 // decodeEndpoints reads a v1 Endpoints object.
 func decodeEndpoints(e *corev1.Endpoints) *Endpoints { //nolint:staticcheck // deprecated, and still in use
 	out := &Endpoints{Name: model.N(e.Namespace, e.Name), UID: string(e.UID), ResourceVersion: e.ResourceVersion,
-		Labels: e.Labels, Annotations: e.Annotations}
+		Labels: e.Labels, Annotations: e.Annotations, Deleting: e.DeletionTimestamp != nil}
 	for _, s := range e.Subsets {
 		sub := Subset{Ready: out.addresses(s.Addresses), NotReady: out.addresses(s.NotReadyAddresses)}
 		for _, p := range s.Ports {
@@ -60,14 +61,17 @@ func decodeEndpoints(e *corev1.Endpoints) *Endpoints { //nolint:staticcheck // d
 		}
 		out.Subsets = append(out.Subsets, sub)
 	}
+	if len(out.Subsets) > 1 {
+		out.Subsets = repack(out.Subsets)
+	}
 	out.normalize()
 	return out
 }
 
 func (e *Endpoints) addresses(list []corev1.EndpointAddress) (out []Address) {
 	for _, a := range list {
-		ip, err := netip.ParseAddr(a.IP)
-		if err != nil {
+		ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(a.IP)) // old objects may have zeros in front
+		if !ok {
 			e.Invalid++
 			continue
 		}

@@ -27,6 +27,8 @@ type Changes struct {
 	// Unhinted says, for each family of a Service that asks for hints by proportion, why its endpoints have none; "" when
 	// they have.
 	Unhinted map[string]string
+
+	Unmirrored Unmirrored // of Mirror
 }
 
 // Empty reports whether there is nothing to write.

@@ -28,7 +28,8 @@ type Endpoints struct {
 	Labels          map[string]string
 	Annotations     map[string]string
 	Subsets         []Subset
-	Invalid         int // addresses that are no IP address; they are left out
+	Invalid         int  // addresses that are no IP address; they are left out
+	Deleting        bool // deletionTimestamp is set
 }
 
 // Subset is addresses that share ports.
@@ -74,6 +75,9 @@ func DesiredEndpoints(svc *model.Service, pods []*model.Pod, nodes Nodes) *Endpo
 		}
 		out.Subsets = append(out.Subsets, sub)
 	}
+	if len(out.Subsets) > 1 {
+		out.Subsets = repack(out.Subsets)
+	}
 	out.normalize()
 	if truncate(out.Subsets) {
 		out.Annotations = map[string]string{annotationOverCapacity: "truncated"}
@@ -96,16 +100,17 @@ func endpointsLabels(svc *model.Service) map[string]string {
 func (e *Endpoints) normalize() {
 	for i := range e.Subsets {
 		s := &e.Subsets[i]
-		slices.SortFunc(s.Ready, Address.compare)
-		slices.SortFunc(s.NotReady, Address.compare)
+		slices.SortStableFunc(s.Ready, Address.compare)
+		slices.SortStableFunc(s.NotReady, Address.compare)
 		s.Ports = slices.Clone(s.Ports)
 		slices.SortFunc(s.Ports, func(a, b model.EndpointPort) int { return strings.Compare(portKey(a), portKey(b)) })
 	}
 	slices.SortFunc(e.Subsets, func(a, b Subset) int { return strings.Compare(portsKey(a.Ports), portsKey(b.Ports)) })
 }
 
+// compare knows no order among entries for one address and Pod: of these, the first counts.
 func (a Address) compare(b Address) int {
-	return cmp.Or(a.Addr.Compare(b.Addr), strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Hostname, b.Hostname))
+	return cmp.Or(a.Addr.Compare(b.Addr), strings.Compare(a.PodUID, b.PodUID))
 }
 
 // truncate cuts the subsets to MaxAddresses in all, not ready ones first, and each subset by the same share.

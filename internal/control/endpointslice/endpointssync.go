@@ -19,18 +19,29 @@ func (w *endpointsWriter) work(ctx context.Context) {
 		if stop {
 			return
 		}
-		if err := w.sync(ctx, n); err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			w.queue.Forget(n)
-		} else {
-			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
-				w.c.mu.Lock()
-				w.c.event(n, "FailedToUpdateEndpoint", err.Error())
-				w.c.mu.Unlock()
-			}
-			w.queue.AddRateLimited(n)
+		if err := w.sync(ctx, n); ctx.Err() == nil {
+			w.settle(n, err)
 		}
 		w.queue.Done(n)
 	}
+}
+
+// settle decides what happens to an Endpoints object after a sync.
+func (w *endpointsWriter) settle(n model.Name, err error) {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if l := w.objects[n]; l != nil {
+			l.failing = ""
+		}
+		w.queue.Forget(n)
+		return
+	}
+	if l, kind := w.of(n), failure(err); kind != "" && kind != l.failing {
+		l.failing = kind
+		w.c.event(n, "FailedToUpdateEndpoint", err.Error())
+	}
+	w.queue.AddRateLimited(n)
 }
 
 func (w *endpointsWriter) sync(ctx context.Context, n model.Name) error {

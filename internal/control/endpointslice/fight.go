@@ -65,3 +65,19 @@ func (c *Controller) tell(n model.Name, kind, reason, message string) {
 	}
 	c.Recorder.Event(ref, kind, reason, message)
 }
+
+// tellOf tells the user about an Endpoints object, by a Warning.
+func (c *Controller) tellOf(ref *corev1.ObjectReference, reason, message string) {
+	c.Log.Warn("endpoints", "endpoints", ref.Namespace+"/"+ref.Name, "reason", reason, "message", message)
+	if c.Recorder != nil {
+		c.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
+	}
+}
+
+func endpointsRef(ep *Endpoints, n model.Name) *corev1.ObjectReference {
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Endpoints", Namespace: n.Namespace, Name: n.Name}
+	if ep != nil {
+		ref.UID, ref.ResourceVersion = uid(ep.UID), ep.ResourceVersion
+	}
+	return ref
+}

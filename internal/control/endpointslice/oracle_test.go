@@ -62,7 +62,7 @@ func TestTheSlicesAreThoseOfKubernetesWhateverHappens(t *testing.T) {
 		}
 	}
 	t.Logf("writes of slices: podway %d, k8s.io/endpointslice %d; hints by proportion seen %d times", ours, theirs, hinted)
-	if hinted < *oracleCases/3 {
+	if *oracleSteps >= 20 && hinted < *oracleCases/3 {
 		t.Errorf("hints by proportion were seen only %d times", hinted)
 	}
 	if ours > theirs+theirs/50 { // podway writes at once what the library sees together

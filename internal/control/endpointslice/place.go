@@ -128,7 +128,7 @@ func (m *sliceMeta) wanted(groups map[string]*group, only *glance) map[string]*w
 // in mirrored slices, where an address may have several, those of an address with these ports.
 func (m *sliceMeta) identity(e *model.Endpoint, key string) string {
 	if m.managedBy == MirroredBy {
-		return e.Addr.String() + "/" + e.Hostname + "/" + key
+		return e.Addr.String() + "/" + e.Hostname + "/" + e.Pod.String() + "/" + key
 	}
 	return e.Pod.Name
 }

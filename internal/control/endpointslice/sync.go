@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -32,24 +33,31 @@ func (c *Controller) work(ctx context.Context) {
 
 // settleWith decides what happens to a Service after a sync.
 func (c *Controller) settleWith(n model.Name, err error) {
-	if err == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state(n)
+	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		s.failing = ""
 		c.queue.Forget(n)
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return
-	}
-	s := c.state(n)
 	if s.dirt == nil {
 		s.dirt = &dirt{}
 	}
 	s.dirt.pods = nil
-	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+	if kind := failure(err); kind != "" && kind != s.failing {
+		s.failing = kind
 		c.event(n, "FailedToUpdateEndpointSlices", err.Error())
 	}
 	c.queue.AddRateLimited(n)
+}
+
+// failure names the kind of an error that users should hear of, once; "" for what solves itself by trying again.
+func failure(err error) string {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		return ""
+	}
+	return cmp.Or(string(apierrors.ReasonForError(err)), "Unknown")
 }
 
 // syncSafely keeps a bug that one object brings out from stopping the others.
@@ -120,7 +128,9 @@ func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {
 	}
 	c.tellHints(n, s, ch.Unhinted)
 	if ep, known := c.endpoints.get(n); known {
-		ch.add(Mirror(svc, ep, mirror))
+		m := Mirror(svc, ep, mirror)
+		c.tellUnmirrored(n, s, ep, m.Unmirrored)
+		ch.add(m)
 	}
 	return ch
 }

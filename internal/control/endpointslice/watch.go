@@ -33,7 +33,8 @@ type legacy struct {
 	wrote   *Endpoints // last own write, as long as the store may not show it
 	trigger time.Time  // of the oldest change not yet written
 	fight   fight
-	gone    bool // its Service was seen to go
+	gone    bool   // its Service was seen to go
+	failing string // kind of the failure that the user was told of, until a write succeeds
 }
 
 // kept is what the store holds of an Endpoints object.
