@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what `make demo` needs besides Go: containerd and runc; with the argument "tests" also nftables, whose command a
-# test lists the rules with (podway itself never runs it), and QEMU with a kernel for tests that need more than this
-# machine's kernel has. Does nothing when all is there.
+# test lists the rules with (podway itself never runs it), iptables, for the proxy mode of this name, and QEMU with a kernel
+# for tests that need more than this machine's kernel has. Does nothing when all is there.
 set -euo pipefail
 
 missing=()
 command -v containerd >/dev/null && command -v ctr >/dev/null || missing+=(containerd)
 command -v runc >/dev/null || missing+=(runc)
 [ "${1:-}" != tests ] || command -v nft >/dev/null || missing+=(nftables)
+[ "${1:-}" != tests ] || command -v iptables-nft >/dev/null || missing+=(iptables)
 if [ "${1:-}" = tests ]; then
   command -v qemu-system-x86_64 >/dev/null || missing+=(qemu-system-x86)
   [ -x /bin/busybox ] || missing+=(busybox-static)

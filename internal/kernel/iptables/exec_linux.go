@@ -23,7 +23,7 @@ const (
 	// lockSeconds is how long a tool of the variant legacy waits for others that have the lock of the tables.
 	lockSeconds = "5"
 	// chunk bounds the chains of one COMMIT for the variant nft, which looks each up in a list of those named so far.
-	chunk = 512
+	chunk = 768
 )
 
 // Exec is the Door of a real network namespace, through the tools of one variant.
@@ -112,35 +112,6 @@ func badLine(message string, input []byte) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%s)", lines[n-1])
-}
-
-// Save implements Door.
-func (e *Exec) Save(ctx context.Context, f Family, table string) (string, error) {
-	if e.variant == Legacy && !e.loaded(f, table) {
-		return "", nil // asking would make the table
-	}
-	out, err := e.run(ctx, nil, e.tools[f]+"-save", "-t", table)
-	if err != nil {
-		return "", fmt.Errorf("iptables: %w", err)
-	}
-	return out, nil
-}
-
-// Chain implements Door.
-func (e *Exec) Chain(ctx context.Context, f Family, table, chain string) (string, bool, error) {
-	if e.variant == Legacy && !e.loaded(f, table) {
-		return "", false, nil
-	}
-	out, err := e.run(ctx, nil, e.tools[f], "-w", lockSeconds, "-t", table, "-S", chain)
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == 1: // no such chain
-		return "", false, nil
-	case err != nil:
-		return "", false, fmt.Errorf("iptables: %w", err)
-	}
-	_, rules, _ := strings.Cut(out, "\n") // after "-N CHAIN" or "-P CHAIN ACCEPT"
-	return rules, true, nil
 }
 
 // run starts a tool in the namespace and returns what it printed.

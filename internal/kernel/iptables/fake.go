@@ -189,13 +189,26 @@ func remove(work map[string][]string, table, chain string) error {
 	return nil
 }
 
-// Save implements Door.
-func (f *Fake) Save(_ context.Context, fam Family, table string) (string, error) {
+// Read implements Door.
+func (f *Fake) Read(_ context.Context, fam Family, table string, ours func(string) bool) (*Table, error) {
+	return Parse(fam, table, f.Save(fam, table), ours), nil
+}
+
+// Look implements Door.
+func (f *Fake) Look(_ context.Context, fam Family, ours func(string) bool) func(table, chain string) (string, bool, error) {
+	return func(table, chain string) (string, bool, error) {
+		rules, exists := Parse(fam, table, f.Save(fam, table), ours).Chains[chain]
+		return rules, exists, nil
+	}
+}
+
+// Save returns a whole table as iptables-save prints it, "" when it was never written.
+func (f *Fake) Save(fam Family, table string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.tables[fam.String()+" "+table]
 	if t == nil {
-		return "", nil
+		return ""
 	}
 	var chains, rules bytes.Buffer
 	for _, c := range sorted(t) {
@@ -208,7 +221,7 @@ func (f *Fake) Save(_ context.Context, fam Family, table string) (string, error)
 			rules.WriteString(r + "\n")
 		}
 	}
-	return "*" + table + "\n" + chains.String() + rules.String() + "COMMIT\n", nil
+	return "*" + table + "\n" + chains.String() + rules.String() + "COMMIT\n"
 }
 
 func sorted(t map[string][]string) []string {
@@ -218,15 +231,4 @@ func sorted(t map[string][]string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// Chain implements Door.
-func (f *Fake) Chain(_ context.Context, fam Family, table, chain string) (string, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	rules, ok := f.tables[fam.String()+" "+table][chain]
-	if len(rules) == 0 {
-		return "", ok, nil
-	}
-	return strings.Join(rules, "\n") + "\n", ok, nil
 }

@@ -5,6 +5,7 @@ package iptables
 
 import (
 	"context"
+	"strconv"
 	"strings"
 )
 
@@ -39,15 +40,27 @@ const (
 // and equals nothing.
 type Stamp string
 
+// After is the stamp that follows s when so many COMMITs were written and nobody else wrote; "" where that cannot be known.
+func (s Stamp) After(commits int) Stamp {
+	kind, number, _ := strings.Cut(string(s), " ")
+	n, err := strconv.ParseUint(number, 10, 32)
+	if err != nil {
+		return ""
+	}
+	return Stamp(kind + " " + strconv.FormatUint(n+uint64(commits), 10))
+}
+
 // Door is the way to the tables of one network namespace. Its methods may be called from any goroutine.
 type Door interface {
 	// Restore runs iptables-restore --noflush with the input, which may have several tables and several COMMITs. Each
 	// COMMIT is carried out as a whole or not at all, one after the other until one fails.
 	Restore(ctx context.Context, f Family, input []byte) error
-	// Save returns a table as iptables-save prints it, "" when the kernel has no such table.
-	Save(ctx context.Context, f Family, table string) (string, error)
-	// Chain returns the rules of one chain as iptables -S prints them, and whether there is such a chain.
-	Chain(ctx context.Context, f Family, table, chain string) (rules string, exists bool, err error)
+	// Read returns what is of a program in a table: the chains that ours accepts, and of the kernel's own chains
+	// (PREROUTING and others) the rules that jump to one of those. A table that is not there has no chains.
+	Read(ctx context.Context, f Family, table string, ours func(chain string) bool) (*Table, error)
+	// Look returns a function that reads the rules of one chain after the other, for one question: a chain that is not
+	// there has none. Of the kernel's own chains it reads the rules that jump to one that ours accepts.
+	Look(ctx context.Context, f Family, ours func(chain string) bool) func(table, chain string) (rules string, exists bool, err error)
 	// Stamp returns the stamp of the tables nat and filter of both families, cheaply.
 	Stamp(ctx context.Context) (Stamp, error)
 	// Has reports whether the kernel and the tools know the family at all.

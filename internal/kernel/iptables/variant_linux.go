@@ -87,7 +87,7 @@ func (e *Exec) detect(have map[Variant]map[Family]string) Variant {
 			if have[v][f] == "" {
 				continue
 			}
-			if text, err := o.Save(context.Background(), f, Mangle); err == nil && hinted(text) {
+			if text, err := o.save(context.Background(), f, Mangle); err == nil && hinted(text) {
 				return v
 			}
 		}
@@ -106,7 +106,7 @@ func (e *Exec) countRules() (n int) {
 			continue
 		}
 		for _, table := range []string{NAT, Filter, Mangle, "raw"} {
-			if text, err := e.Save(context.Background(), f, table); err == nil {
+			if text, err := e.save(context.Background(), f, table); err == nil {
 				n += strings.Count(text, "\n-")
 			}
 		}

@@ -1,10 +1,9 @@
 package iptables
 
 import (
+	"bytes"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +17,8 @@ import (
 // Backend implements proxy.Backend.
 type Backend struct {
 	open   func() (kipt.Door, error)
-	sysctl sysctl.Door // nil leaves the settings alone
+	others func() []kipt.Door // to tables of the host that other variants of the tools write; nil = none
+	sysctl sysctl.Door        // nil leaves the settings alone
 
 	mu   sync.Mutex
 	door kipt.Door // opened at first use
@@ -58,14 +58,17 @@ func (b *Backend) Apply(ctx context.Context, p *proxy.Plan) (proxy.Applied, erro
 	if err != nil {
 		return proxy.Applied{}, err
 	}
-	before := b.applied
-	b.applied = nil // until everything is written: what a failure left is read
+	before, stamp := b.applied, b.stamp
+	if now, err := d.Stamp(ctx); err != nil || now != stamp {
+		stamp = "" // somebody else wrote: the next Check compares everything
+	}
+	b.applied, b.stamp = nil, "" // until everything is written: what a failure left is read
 	if before != nil && before.SameNode(p) {
 		if edits, totals, ok := b.partial(d, before, p); ok {
-			return b.commit(ctx, d, edits, p, totals, false)
+			return b.commit(ctx, d, edits, stamp, p, totals, false)
 		}
 	}
-	return b.full(ctx, d, before, p)
+	return b.full(ctx, d, before, stamp, p)
 }
 
 // perFamily are edits by family, in the order of kipt.Families.
@@ -97,14 +100,19 @@ func (b *Backend) partial(d kipt.Door, before, p *proxy.Plan) (perFamily, []coun
 }
 
 // full compares everything with what the host has and changes what differs.
-func (b *Backend) full(ctx context.Context, d kipt.Door, before, p *proxy.Plan) (proxy.Applied, error) {
+func (b *Backend) full(ctx context.Context, d kipt.Door, before *proxy.Plan, stamp kipt.Stamp, p *proxy.Plan) (proxy.Applied, error) {
 	have, err := &Ruleset{}, error(nil)
 	if before != nil {
 		have = Render(before)
-	} else if have, err = read(ctx, d, p.Node); err != nil {
-		return proxy.Applied{}, err
+	} else {
+		if stamp, err = d.Stamp(ctx); err == nil {
+			have, err = read(ctx, d, p.Node)
+		}
+		if err != nil {
+			return proxy.Applied{}, err
+		}
 	}
-	if err := b.openLoopback(p); err != nil {
+	if err := b.loopback(have, p.Settings.NodePorts.Loopback); err != nil {
 		return proxy.Applied{}, err
 	}
 	edits, totals := make(perFamily, len(kipt.Families)), make([]counts, len(kipt.Families))
@@ -119,12 +127,17 @@ func (b *Backend) full(ctx context.Context, d kipt.Door, before, p *proxy.Plan) 
 			edits[i] = append(edits[i], difference(have.table(f, t), want.table(f, t)))
 		}
 	}
-	return b.commit(ctx, d, edits, p, totals, true)
+	done, err := b.commit(ctx, d, edits, stamp, p, totals, true)
+	if err == nil && before == nil {
+		err = b.leaveOthers(ctx)
+	}
+	return done, err
 }
 
-// commit writes and remembers.
-func (b *Backend) commit(ctx context.Context, d kipt.Door, edits perFamily, p *proxy.Plan, totals []counts, full bool) (proxy.Applied, error) {
+// commit writes and remembers. before is the host's stamp when it was as the edits assume, "" when that is not known.
+func (b *Backend) commit(ctx context.Context, d kipt.Door, edits perFamily, before kipt.Stamp, p *proxy.Plan, totals []counts, full bool) (proxy.Applied, error) {
 	done := proxy.Applied{Full: full}
+	commits := 0
 	for i, f := range kipt.Families {
 		in := script(edits[i], d.Chunk())
 		if len(in) == 0 {
@@ -133,28 +146,24 @@ func (b *Backend) commit(ctx context.Context, d kipt.Door, edits perFamily, p *p
 		if err := d.Restore(ctx, f, in); err != nil {
 			return proxy.Applied{}, err
 		}
+		commits += bytes.Count(in, []byte("\nCOMMIT\n"))
 		for _, e := range edits[i] {
 			done.Changed += e.changes()
 		}
 	}
-	if done.Changed > 0 || b.stamp == "" {
-		b.stamp, _ = d.Stamp(ctx) // unknown: the next Check compares everything
-	}
+	b.stamp = stampAfter(ctx, d, before, commits)
 	b.applied, b.totals = p, totals
 	return done, nil
 }
 
-// routeLocalnet lets packets from 127.0.0.1 leave by another device than lo, which node ports there need.
-const routeLocalnet = "net/ipv4/conf/all/route_localnet"
-
-func (b *Backend) openLoopback(p *proxy.Plan) error {
-	if b.sysctl == nil || !p.Settings.NodePorts.Loopback {
-		return nil
+// stampAfter is the stamp after our own writes: "" when somebody else wrote at the same time, so that the next Check
+// compares everything.
+func stampAfter(ctx context.Context, d kipt.Door, before kipt.Stamp, commits int) kipt.Stamp {
+	now, err := d.Stamp(ctx)
+	if want := before.After(commits); err != nil || before == "" || want != "" && want != now {
+		return ""
 	}
-	if err := b.sysctl.Set(routeLocalnet, "1"); err != nil {
-		return fmt.Errorf("iptables: node ports at 127.0.0.1: %w", err)
-	}
-	return nil
+	return now
 }
 
 // Read implements proxy.Backend.
@@ -178,11 +187,10 @@ func read(ctx context.Context, d kipt.Door, n proxy.Node) (*Ruleset, error) {
 			continue
 		}
 		for _, name := range tables {
-			text, err := d.Save(ctx, f, name)
+			t, err := d.Read(ctx, f, name, owned)
 			if err != nil {
 				return nil, err
 			}
-			t := kipt.Parse(f, name, text, owned)
 			for chain, rules := range t.Chains {
 				if isList(name, chain) {
 					t.Chains[chain] = ordered(name, chain, rules)
@@ -200,32 +208,25 @@ func (b *Backend) Eval(ctx context.Context, n proxy.Node, f flow.Flow) (flow.Ver
 	if err != nil {
 		return flow.Verdict{}, err
 	}
-	fam, failed := familyOf(f), error(nil)
+	fam := familyOf(f)
 	if !d.Has(fam) {
 		return flow.Verdict{Action: flow.Pass, Why: "no rule"}, nil
 	}
-	v := eval(n, f, remember(func(table, chain string) (string, error) {
-		rules, _, err := d.Chain(ctx, fam, table, chain)
-		if err != nil {
-			failed = err
+	look, failed := d.Look(ctx, fam, owned), error(nil)
+	known := map[list][]kipt.Rule{}
+	v := eval(n, f, func(table, chain string) ([]kipt.Rule, error) {
+		here := list{table, chain}
+		if rules, ok := known[here]; ok {
+			return rules, nil
 		}
-		if !owned(chain) {
-			rules = ourJumps(rules)
+		body, _, err := look(table, chain)
+		if failed = firstOf(failed, err); err != nil {
+			return nil, err
 		}
-		return rules, err
-	}))
-	return v, failed
-}
-
-// ourJumps are the rules of a chain of the kernel's that lead to ours.
-func ourJumps(rules string) string {
-	var out strings.Builder
-	kipt.Lines(rules, func(line string) {
-		if r, err := kipt.ParseRule(line); err == nil && owned(r.Target) {
-			out.WriteString(line)
-		}
+		known[here], err = parse(body)
+		return known[here], err
 	})
-	return out.String()
+	return v, failed
 }
 
 // Remove implements proxy.Backend.
@@ -235,8 +236,19 @@ func (b *Backend) Remove(ctx context.Context) error {
 		return err
 	}
 	b.applied, b.stamp = nil, ""
+	if err := b.removeFrom(ctx, d); err != nil {
+		return err
+	}
+	return b.leaveOthers(ctx)
+}
+
+// removeFrom deletes all that is ours in the tables of one variant.
+func (b *Backend) removeFrom(ctx context.Context, d kipt.Door) error {
 	have, err := read(ctx, d, proxy.Node{})
 	if err != nil {
+		return err
+	}
+	if err := b.loopback(have, false); err != nil {
 		return err
 	}
 	for _, f := range kipt.Families {
@@ -251,6 +263,24 @@ func (b *Backend) Remove(ctx context.Context) error {
 			if err := d.Restore(ctx, f, in); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// leaveOthers deletes what an earlier process wrote with tools of another variant, before the host's other programs changed
+// theirs. A kube-proxy's chains, which have the same names, stay.
+func (b *Backend) leaveOthers(ctx context.Context) error {
+	if b.others == nil {
+		return nil
+	}
+	for _, d := range b.others() {
+		mine, err := owns(ctx, d)
+		if err == nil && mine {
+			err = b.removeFrom(ctx, d)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

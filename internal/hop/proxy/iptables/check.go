@@ -3,7 +3,6 @@ package iptables
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -58,13 +57,14 @@ func (b *Backend) emptied(ctx context.Context) (string, error) {
 		if !b.door.Has(f) || !wanted(b.applied, f, b.totals[i].ports) {
 			continue
 		}
+		look := b.door.Look(ctx, f, owned)
 		for _, table := range tables {
-			if _, there, err := b.door.Chain(ctx, f, table, canary); err != nil || !there {
+			if _, there, err := look(table, canary); err != nil || !there {
 				return fmt.Sprintf("%s table %s: chain %s is gone", f, table, canary), err
 			}
 		}
 		for _, chain := range []string{"PREROUTING", "OUTPUT"} {
-			rules, _, err := b.door.Chain(ctx, f, kipt.NAT, chain)
+			rules, _, err := look(kipt.NAT, chain)
 			if err != nil {
 				return "", err
 			}
@@ -99,15 +99,16 @@ func (e *edit) words(f kipt.Family) []string {
 	say := func(format string, args ...any) {
 		out = append(out, fmt.Sprintf("%s table %s: ", f, e.table)+fmt.Sprintf(format, args...))
 	}
-	for _, chain := range slices.Sorted(maps.Keys(e.set)) {
+	for chain := range e.set {
 		say("write chain %s", chain)
 	}
 	for _, l := range e.lines {
 		say("-%c%s", l.op, strings.TrimSuffix(l.rule[2:], "\n"))
 	}
-	for _, chain := range slices.Sorted(slices.Values(e.gone)) {
+	for _, chain := range e.gone {
 		say("delete chain %s", chain)
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -1,10 +1,14 @@
 package iptables
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	kipt "github.com/podway/podway/internal/kernel/iptables"
 	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/nettest"
@@ -25,6 +29,12 @@ func needTools(t *testing.T, v kipt.Variant) {
 // newDoor opens the tables of a network namespace of its own.
 func newDoor(t *testing.T, v kipt.Variant) *kipt.Exec {
 	t.Helper()
+	_, d := newHost(t, v)
+	return d
+}
+
+func newHost(t *testing.T, v kipt.Variant) (*netns.NS, *kipt.Exec) {
+	t.Helper()
 	needTools(t, v)
 	ns, err := netns.New()
 	if err != nil {
@@ -36,16 +46,42 @@ func newDoor(t *testing.T, v kipt.Variant) *kipt.Exec {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	return d
+	return ns, d
 }
 
 func TestTheSuiteOnTheKernel(t *testing.T) {
 	for _, v := range variants {
 		t.Run(string(v), func(t *testing.T) {
-			s := subject(func(t *testing.T) hoptest.Host { return &host{door: newDoor(t, v)} })
+			s := subject(proxytest.Default(), func(t *testing.T) kipt.Door { return newDoor(t, v) })
 			s.Steps, s.Every = 60, 61
 			hoptest.Run(t, s)
 		})
+	}
+}
+
+// What is wanted in other configurations is read back as well: the tools print each rule as it was written.
+func TestEveryConfigurationIsReadBack(t *testing.T) {
+	for _, v := range variants {
+		for _, c := range configs() {
+			d := newDoor(t, v)
+			b := New(func() (kipt.Door, error) { return d, nil }, nil)
+			for _, k := range hoptest.ServiceCases() {
+				if !strings.Contains(k.Name, "exposed") && !strings.Contains(k.Name, "Local") && !strings.Contains(k.Name, "range") {
+					continue
+				}
+				p := c.Decide(k.Snapshot)
+				if _, err := b.Apply(t.Context(), p); err != nil {
+					t.Fatalf("%s, %s, %s: %v", v, c.Name, k.Name, err)
+				}
+				got, err := read(t.Context(), d, p.Node)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(Render(p).Text(), got.Text()); diff != "" {
+					t.Errorf("%s, %s, %s: want - got +:\n%s", v, c.Name, k.Name, diff)
+				}
+			}
+		}
 	}
 }
 

@@ -12,11 +12,15 @@ func (b *Backend) Owns(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	return owns(ctx, d)
+}
+
+func owns(ctx context.Context, d kipt.Door) (bool, error) {
 	for _, f := range kipt.Families {
 		if !d.Has(f) {
 			continue
 		}
-		if _, mine, err := d.Chain(ctx, f, kipt.Filter, clusterIPs); mine || err != nil {
+		if _, mine, err := d.Look(ctx, f, owned)(kipt.Filter, clusterIPs); mine || err != nil {
 			return mine, err
 		}
 	}

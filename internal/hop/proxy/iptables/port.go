@@ -14,7 +14,13 @@ type names struct {
 	proto string
 
 	cluster, local, external, fw string
+
+	ends map[netip.AddrPort]end
 }
+
+// end names what one endpoint has: its chain, and the list of senders that stick to it. The list is of the Service and
+// the endpoint's address, the same for all ports, so that a client finds one endpoint at all of them.
+type end struct{ chain, list string }
 
 func (s *sheet) names(p *proxy.Port) names {
 	n := names{port: nameOf(p), proto: string(p.Proto)}
@@ -24,25 +30,29 @@ func (s *sheet) names(p *proxy.Port) names {
 	return n
 }
 
-// endpoint names the chain of one endpoint, and the list of senders that stick to it: the list is of the Service and the
-// endpoint's address, the same for all ports, so that a client finds one endpoint at all of them.
-func (s *sheet) endpoint(n *names, e netip.AddrPort) string {
+// nameEnds names what the port's endpoints have.
+func (s *sheet) nameEnds(p *proxy.Port, n *names) {
+	n.ends = make(map[netip.AddrPort]end, len(p.Cluster)+len(p.Local))
 	var room [64]byte
-	name, r := hash(endpointChain, s.room, n.port, n.proto, string(e.AppendTo(room[:0])))
-	s.room = r
-	return name
-}
-
-func (s *sheet) sticky(p *proxy.Port, e netip.AddrPort) string {
-	var room [64]byte
-	name, r := hash(endpointChain, s.room, p.Service.Namespace, "/", p.Service.Name, string(e.Addr().AppendTo(room[:0])))
-	s.room = r
-	return name
+	for _, list := range [][]netip.AddrPort{p.Cluster, p.Local} {
+		for _, a := range list {
+			if _, done := n.ends[a]; done {
+				continue
+			}
+			var e end
+			e.chain, s.room = hash(endpointChain, s.room, n.port, n.proto, string(a.AppendTo(room[:0])))
+			if p.Affinity > 0 {
+				e.list, s.room = hash(endpointChain, s.room, p.Service.Namespace, "/", p.Service.Name, string(a.Addr().AppendTo(room[:0])))
+			}
+			n.ends[a] = e
+		}
+	}
 }
 
 // port writes down what one port of a Service wants.
 func (s *sheet) port(p *proxy.Port) {
 	n := s.names(p)
+	s.nameEnds(p, &n)
 	internal, here := p.Cluster, n.cluster
 	if p.InternalLocal {
 		internal, here = p.Local, n.local
@@ -231,7 +241,7 @@ func (s *sheet) choice(p *proxy.Port, n *names, chain string, to []netip.AddrPor
 	if p.Affinity > 0 {
 		age := seconds(int64(p.Affinity.Seconds()))
 		for _, e := range to {
-			s.toEndpoint(n, chain, e).recent("--rcheck --seconds "+age+" --reap", s.sticky(p, e), s.is4).jump(s.endpoint(n, e))
+			s.toEndpoint(n, chain, e).recent("--rcheck --seconds "+age+" --reap", n.ends[e].list, s.is4).jump(n.ends[e].chain)
 		}
 	}
 	for i, e := range to {
@@ -239,7 +249,7 @@ func (s *sheet) choice(p *proxy.Port, n *names, chain string, to []netip.AddrPor
 		if rest := len(to) - i; rest > 1 {
 			s.pen.chance(rest)
 		}
-		s.pen.jump(s.endpoint(n, e))
+		s.pen.jump(n.ends[e].chain)
 	}
 	s.chain(kipt.NAT, chain)
 }
@@ -280,7 +290,7 @@ func (s *sheet) markForeign(p *proxy.Port, n *names, chain string) {
 func (s *sheet) endpoints(p *proxy.Port, n *names) {
 	for _, list := range [][]netip.AddrPort{p.Cluster, p.Local} {
 		for _, e := range list {
-			c := s.endpoint(n, e)
+			c := n.ends[e].chain
 			if _, done := s.chains[kipt.NAT][c]; done {
 				continue
 			}
@@ -289,7 +299,7 @@ func (s *sheet) endpoints(p *proxy.Port, n *names) {
 			}
 			s.pen.start(c).proto(p.Proto).comment(n.port)
 			if p.Affinity > 0 {
-				s.pen.recent("--set", s.sticky(p, e), s.is4)
+				s.pen.recent("--set", n.ends[e].list, s.is4)
 			}
 			s.pen.s(" -m ").s(n.proto).dnat(e)
 			s.chain(kipt.NAT, c)

@@ -66,7 +66,8 @@ func (s *sheet) jumps() [][]jump {
 	return [][]jump{jumps}
 }
 
-// loopback reports whether node ports answer at the host's own 127.0.0.1.
+// loopback reports whether node ports answer at the host's own 127.0.0.1. At ::1 they cannot: the kernel lets no packet
+// from there leave by another device than lo.
 func (s *sheet) loopback() bool { return s.is4 && s.plan.Settings.NodePorts.Loopback }
 
 // static are the chains that are always there, with the rules that follow those of Services.
@@ -112,21 +113,21 @@ const lastRule = "kubernetes service nodeports; NOTE: this must be the last rule
 func (s *sheet) toNodePorts() string {
 	if s.plan.Settings.NodePorts.All {
 		s.pen.start(services)
-		if !s.plan.Settings.NodePorts.Loopback || !s.is4 {
-			s.pen.not(true).to(loopbacks(s.is4))
+		if !s.loopback() {
+			s.pen.not(true).to(loopbackRange(s.is4))
 		}
 		s.pen.comment(lastRule).s(" -m addrtype --dst-type LOCAL").jump(nodePorts)
 		return s.pen.take()
 	}
 	for _, a := range s.plan.Node.Addrs {
-		if a.Is4() == s.is4 {
+		if a.Is4() == s.is4 && (s.is4 || !a.IsLoopback()) {
 			s.pen.start(services).host(a).comment(lastRule).jump(nodePorts)
 		}
 	}
 	return s.pen.take()
 }
 
-func loopbacks(is4 bool) netip.Prefix {
+func loopbackRange(is4 bool) netip.Prefix {
 	if is4 {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)
 	}
@@ -159,7 +160,7 @@ func (s *sheet) letPass() string {
 
 // guardLoopback keeps the network from the loopback addresses, which the setting route_localnet opens to it.
 func (s *sheet) guardLoopback() string {
-	lo := loopbacks(true)
+	lo := loopbackRange(true)
 	s.pen.start(localnet).not(true).from(lo).to(lo).comment("block incoming localnet connections").
 		s(" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT").jump("DROP")
 	return s.pen.take()

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
@@ -16,6 +17,14 @@ import (
 type Ruleset struct {
 	tables []*kipt.Table
 	node   proxy.Node
+
+	parsed sync.Map // of at: []kipt.Rule; what Eval has read of the text so far
+}
+
+// at is a chain of a ruleset.
+type at struct {
+	family kipt.Family
+	list
 }
 
 // Text implements proxy.Ruleset as iptables-save prints it, chains and rules of Services in the order of their letters.
@@ -58,7 +67,17 @@ func (r *Ruleset) table(f kipt.Family, name string) *kipt.Table {
 // Eval implements proxy.Ruleset: it walks the flow's first packet through the rules.
 func (r *Ruleset) Eval(f flow.Flow) flow.Verdict {
 	fam := familyOf(f)
-	return eval(r.node, f, remember(func(table, chain string) (string, error) { return r.table(fam, table).Chains[chain], nil }))
+	return eval(r.node, f, func(table, chain string) ([]kipt.Rule, error) {
+		here := at{fam, list{table, chain}}
+		if rules, ok := r.parsed.Load(here); ok {
+			return rules.([]kipt.Rule), nil
+		}
+		rules, err := parse(r.table(fam, table).Chains[chain])
+		if err == nil {
+			r.parsed.Store(here, rules)
+		}
+		return rules, err
+	})
 }
 
 func familyOf(f flow.Flow) kipt.Family {
@@ -68,28 +87,15 @@ func familyOf(f flow.Flow) kipt.Family {
 	return kipt.IPv6
 }
 
-// remember parses each chain once.
-func remember(text func(table, chain string) (string, error)) kipt.Rules {
-	known := map[list][]kipt.Rule{}
-	return func(table, chain string) ([]kipt.Rule, error) {
-		at := list{table, chain}
-		if rules, ok := known[at]; ok {
-			return rules, nil
+// parse reads the rules of a chain.
+func parse(body string) (rules []kipt.Rule, err error) {
+	kipt.Lines(body, func(line string) {
+		rule, bad := kipt.ParseRule(line)
+		if err = firstOf(err, bad); bad == nil {
+			rules = append(rules, rule)
 		}
-		body, err := text(table, chain)
-		if err != nil {
-			return nil, err
-		}
-		var rules []kipt.Rule
-		kipt.Lines(body, func(line string) {
-			rule, bad := kipt.ParseRule(line)
-			if err = firstOf(err, bad); bad == nil {
-				rules = append(rules, rule)
-			}
-		})
-		known[at] = rules
-		return rules, err
-	}
+	})
+	return rules, err
 }
 
 func firstOf(a, b error) error {
@@ -118,7 +124,7 @@ func packet(n proxy.Node, f flow.Flow) kipt.Packet {
 	}
 	fromHost := f.From == flow.FromNode
 	return kipt.Packet{
-		Proto: string(f.Proto), Src: src, Dst: f.Dst, FromHost: fromHost,
+		Proto: string(f.Proto), Src: src, Dst: f.Dst, FromHost: fromHost, IIF: n.Device(f),
 		Local: func(a netip.Addr) bool { return n.Has(a) || fromHost && a == src.Addr() },
 	}
 }

@@ -1,0 +1,72 @@
+package iptables
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/podway/podway/internal/hop/proxy"
+	kipt "github.com/podway/podway/internal/kernel/iptables"
+	"github.com/podway/podway/internal/kernel/sysctl"
+	"github.com/podway/podway/internal/model"
+	"github.com/podway/podway/internal/nettest"
+)
+
+// loopbackLab is a node with the Service shop/web, whose node port is 30080, and a Pod behind it.
+func loopbackLab(t *testing.T) (*nettest.Host, *model.Snapshot) {
+	w, err := nettest.New()
+	ok(t, err)
+	t.Cleanup(func() { w.Close() })
+	node, err := w.AddNode("node-a", 0)
+	ok(t, err)
+	addrs := []netip.Addr{netip.MustParseAddr("10.244.1.1"), netip.MustParseAddr("fd00:10:1::1")}
+	pod, err := w.AddPod(node, "a1", addrs...)
+	ok(t, err)
+	_, err = pod.Serve("a1", nettest.Port{Proto: "tcp", Number: 8080})
+	ok(t, err)
+	b := model.NewBuilder(nil)
+	b.Put(&model.Node{Name: "node-a", Ready: true, Addrs: node.Addrs, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:1::/64")}})
+	b.Put(&model.Service{Name: model.N("shop", "web"), Type: model.NodePort, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.7"), netip.MustParseAddr("fd00:96::7")},
+		Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80, NodePort: 30080}}})
+	for i, typ := range []string{"IPv4", "IPv6"} {
+		b.Put(&model.EndpointSlice{Name: model.N("shop", "web-"+typ), Service: model.N("shop", "web"), AddressType: typ, Ports: []model.EndpointPort{{Protocol: model.TCP, Port: 8080}},
+			Endpoints: []model.Endpoint{{Addr: addrs[i], Ready: true, Serving: true, Node: "node-a"}}})
+	}
+	return node, b.Snapshot(time.Now())
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNodePortsAnswerAtLoopbackWhenTheyShould(t *testing.T) {
+	for _, v := range variants {
+		needTools(t, v)
+		node, s := loopbackLab(t)
+		settings := sysctl.Open(node.NS())
+		try := func(ports proxy.NodePortAddresses, want4, want6 nettest.Result, setting string) {
+			t.Helper()
+			p := proxy.New(proxy.Options{Node: "node-a", Settings: proxy.Settings{NodePorts: ports},
+				Backend: New(func() (kipt.Door, error) { return kipt.Open(node.NS(), v) }, settings)})
+			_, err := p.Apply(t.Context(), s, model.Everything())
+			ok(t, err)
+			for dst, want := range map[string]nettest.Result{"127.0.0.1:30080": want4, "[::1]:30080": want6} {
+				r := node.Connect(t.Context(), nettest.Dial{Proto: "tcp", Dst: netip.MustParseAddrPort(dst), Timeout: 5 * time.Second})
+				if r.Result != want || want == nettest.Reached && r.Saw.Addr() != node.Addrs[0] {
+					t.Errorf("%s, %+v: %s: got %s by %q who saw %s (%v), want %s", v, ports, dst, r.Result, r.Who, r.Saw, r.Err, want)
+				}
+			}
+			if got, err := settings.Get(routeLocalnet); err != nil || got != setting {
+				t.Errorf("%s, %+v: %s is %q, %v; want %s", v, ports, routeLocalnet, got, err, setting)
+			}
+		}
+		try(proxy.NodePortAddresses{}, nettest.Refused, nettest.Refused, "0")
+		try(proxy.NodePortAddresses{All: true}, nettest.Refused, nettest.Refused, "0")
+		try(proxy.NodePortAddresses{All: true, Loopback: true}, nettest.Reached, nettest.Refused, "1")
+		try(proxy.NodePortAddresses{Loopback: true}, nettest.Reached, nettest.Refused, "1")
+		try(proxy.NodePortAddresses{}, nettest.Refused, nettest.Refused, "0")
+	}
+}
