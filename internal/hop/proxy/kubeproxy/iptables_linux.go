@@ -60,15 +60,15 @@ func (c *Chains) read(ctx context.Context) (out []*kipt.Table, err error) {
 		if !d.Has(f) {
 			continue
 		}
-		if _, mine, err := d.Chain(ctx, f, kipt.Filter, podways); mine || err != nil {
+		if _, mine, err := d.Look(ctx, f, owned)(kipt.Filter, podways); mine || err != nil {
 			return nil, err
 		}
 		for _, name := range tables {
-			text, err := d.Save(ctx, f, name)
+			t, err := d.Read(ctx, f, name, owned)
 			if err != nil {
 				return nil, err
 			}
-			if t := kipt.Parse(f, name, text, owned); len(t.Chains) > 0 {
+			if len(t.Chains) > 0 {
 				out = append(out, t)
 			}
 		}
