@@ -169,9 +169,14 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
+// ask sends the question. A datagram that the host's own rules hold back is an error to its sender at once, which says
+// neither that it was refused nor that it was dropped: whether an answer to it comes does.
 func (a *attempt) ask() error {
 	a.asked = true
 	_, err := unix.Write(a.fd, []byte(hello))
+	if a.udp && errors.Is(err, unix.EPERM) {
+		return nil
+	}
 	return err
 }
 

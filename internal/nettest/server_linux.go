@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // hello is what a raw client says first; anything else on a TCP port is taken for HTTP.
@@ -74,7 +76,7 @@ func (s *Server) listen(p Port) error {
 		}
 		s.serve(l, func() { s.accept(l) })
 	case "udp":
-		c, err := net.ListenPacket("udp", at)
+		c, err := listenUDP(at)
 		if err != nil {
 			return err
 		}
@@ -134,17 +136,54 @@ func (s *Server) accept(l interface{ Accept() (net.Conn, error) }) {
 	}
 }
 
-func (s *Server) echo(c net.PacketConn) {
-	buf := make([]byte, 2048)
+// listenUDP opens a socket that tells at which of the host's addresses a packet arrived.
+func listenUDP(at string) (*net.UDPConn, error) {
+	a, err := net.ResolveUDPAddr("udp", at)
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.ListenUDP("udp", a)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1) // not on an IPv4 socket, which has one address
+		})
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// echo answers from the address that was asked: a host may have several, and the kernel would take the one nearest to the
+// client.
+func (s *Server) echo(c *net.UDPConn) {
+	buf, info := make([]byte, 2048), make([]byte, 128)
 	for {
-		_, from, err := c.ReadFrom(buf)
+		_, n, _, from, err := c.ReadMsgUDPAddrPort(buf, info)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err == nil {
-			_, _ = c.WriteTo([]byte(s.line(from)), from) // a lost answer is the client's timeout
+			line := fmt.Sprintf("%s %s\n", s.Who, unmap(from))
+			_, _, _ = c.WriteMsgUDPAddrPort([]byte(line), sourceFrom(info[:n]), from) // a lost answer is the client's timeout
 		}
 	}
+}
+
+// sourceFrom turns what was told of a packet into the wish to answer from the address that it was sent to, by whatever
+// device: in struct in6_pktinfo the device follows the address.
+func sourceFrom(info []byte) []byte {
+	const header, address, device = unix.SizeofCmsghdr, 16, 4
+	if len(info) < header+address+device {
+		return nil
+	}
+	clear(info[header+address : header+address+device])
+	return info
 }
 
 func (s *Server) line(from net.Addr) string { return fmt.Sprintf("%s %s\n", s.Who, from) }

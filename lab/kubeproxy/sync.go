@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
@@ -36,23 +38,22 @@ func (p *peer) tell(s *Sync) {
 		p.topology(s.Node)
 	}
 	for _, name := range s.DeletedSlices {
-		if old := p.slices[name]; old != nil {
-			p.proxier.OnEndpointSliceDelete(old)
-			delete(p.slices, name)
-		}
+		p.dropSlice(name)
 	}
 	for _, name := range s.DeletedServices {
-		if old := p.services[name]; old != nil {
-			p.proxier.OnServiceDelete(old)
-			delete(p.services, name)
-		}
+		p.dropService(name)
 	}
 	for i := range s.Services {
 		now := &s.Services[i]
 		name := now.Namespace + "/" + now.Name
-		if old := p.services[name]; old != nil {
+		old := p.services[name]
+		switch {
+		case another(now):
+			p.dropService(name)
+			continue
+		case old != nil:
 			p.proxier.OnServiceUpdate(old, now)
-		} else {
+		default:
 			p.proxier.OnServiceAdd(now)
 		}
 		p.services[name] = now
@@ -60,12 +61,42 @@ func (p *peer) tell(s *Sync) {
 	for i := range s.Slices {
 		now := &s.Slices[i]
 		name := now.Namespace + "/" + now.Name
-		if old := p.slices[name]; old != nil {
+		old := p.slices[name]
+		switch {
+		case headless(now):
+			p.dropSlice(name)
+			continue
+		case old != nil:
 			p.proxier.OnEndpointSliceUpdate(old, now)
-		} else {
+		default:
 			p.proxier.OnEndpointSliceAdd(now)
 		}
 		p.slices[name] = now
+	}
+}
+
+// another and headless tell what kube-proxy's informers leave out.
+func another(s *v1.Service) bool {
+	_, labelled := s.Labels["service.kubernetes.io/service-proxy-name"]
+	return labelled || s.Spec.ClusterIP == v1.ClusterIPNone
+}
+
+func headless(s *discovery.EndpointSlice) bool {
+	_, labelled := s.Labels[v1.IsHeadlessService]
+	return labelled
+}
+
+func (p *peer) dropSlice(name string) {
+	if old := p.slices[name]; old != nil {
+		p.proxier.OnEndpointSliceDelete(old)
+		delete(p.slices, name)
+	}
+}
+
+func (p *peer) dropService(name string) {
+	if old := p.services[name]; old != nil {
+		p.proxier.OnServiceDelete(old)
+		delete(p.services, name)
 	}
 }
 

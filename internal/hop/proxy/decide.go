@@ -169,7 +169,7 @@ const balance = "podway.io/balance"
 func (p *Planner) service(svc *model.Service, b *model.Backends, n *Node) *Service {
 	out := &Service{Name: svc.Name, svc: svc, backends: b, Ports: make([]*Port, 0, len(svc.ClusterIPs)*len(svc.Ports))}
 	if svc.ExternalPolicyLocal && svc.HealthCheckNodePort != 0 {
-		out.HealthPort, out.Ready = svc.HealthCheckNodePort, readyHere(b, n)
+		out.HealthPort, out.Ready = svc.HealthCheckNodePort, readyHere(b, n, svc.ClusterIPs[0].Is4())
 	}
 	for _, vip := range svc.ClusterIPs {
 		for i := range svc.Ports {

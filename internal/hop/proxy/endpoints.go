@@ -197,11 +197,12 @@ func (h *hints) see(of []string, me string) {
 
 func (h *hints) hold() bool { return h.all && h.mine }
 
-// readyHere counts the addresses of a Service's ready endpoints on the node, whatever their ports.
-func readyHere(b *model.Backends, n *Node) int {
+// readyHere counts the addresses of a Service's ready endpoints on the node, whatever their ports. One family counts: in
+// the other are the same Pods again.
+func readyHere(b *model.Backends, n *Node, is4 bool) int {
 	seen := map[netip.Addr]bool{}
-	b.Each(func(_ *model.EndpointSlice, e *model.Endpoint) {
-		if e.Ready && e.Node != "" && e.Node == n.Name {
+	b.Each(func(s *model.EndpointSlice, e *model.Endpoint) {
+		if s.AddressType == family(is4) && e.Ready && e.Node != "" && e.Node == n.Name {
 			seen[e.Addr] = true
 		}
 	})

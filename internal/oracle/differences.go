@@ -1,0 +1,136 @@
+package oracle
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/model"
+	"github.com/podway/podway/internal/scenario"
+)
+
+// Difference is one that is on purpose. docs/differences.md has its reason, under the same key.
+type Difference struct {
+	Key string
+	// Explains tells whether a finding is this difference and no other.
+	Explains func(st *scenario.State, f *Finding) bool
+}
+
+// Differences are all that the oracle can see.
+func Differences() []Difference {
+	return []Difference{
+		{"two-claims", twoClaims},
+		{"source-ranges-family", sourceRangesFamily},
+		{"hairpin-unplaced", hairpinUnplaced},
+		{"duplicate-endpoint", duplicateEndpoint},
+		{"udp-passing-by", udpPassingBy},
+		{"udp-frontend-gone", udpFrontendGone},
+	}
+}
+
+// explain is the key of the difference that explains a finding, or "".
+func explain(st *scenario.State, f *Finding) string {
+	for _, d := range Differences() {
+		if d.Explains(st, f) {
+			return d.Key
+		}
+	}
+	return ""
+}
+
+// twoClaims: two Services want one address and port.
+func twoClaims(st *scenario.State, f *Finding) bool {
+	at, proto := f.Probe.Addr, f.Probe.Proto
+	if !at.IsValid() {
+		at, proto = f.Tracked.Dst, flow.UDP
+	}
+	return claimants(st, at, proto) > 1
+}
+
+// claimants counts the Services that answer at an address, port and protocol.
+func claimants(st *scenario.State, at netip.AddrPort, proto flow.Proto) (n int) {
+	for s := range st.Snapshot.Services.Values() {
+		for i := range s.Ports {
+			if answersAt(st, s, &s.Ports[i], at, proto) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func answersAt(st *scenario.State, s *model.Service, p *model.ServicePort, at netip.AddrPort, proto flow.Proto) bool {
+	if string(proto) != strings.ToLower(string(p.Protocol)) || s.ProxyName != "" || !s.HasClusterIP() {
+		return false
+	}
+	is := func(a netip.Addr) bool { return a == at.Addr() }
+	if p.NodePort == at.Port() {
+		for n := range st.Snapshot.Nodes.Values() {
+			if slices.ContainsFunc(n.Addrs, is) {
+				return true
+			}
+		}
+	}
+	return p.Port == at.Port() && (slices.ContainsFunc(s.ClusterIPs, is) || slices.ContainsFunc(s.ExternalIPs, is) ||
+		slices.ContainsFunc(s.LoadBalancerIPs, func(lb model.LoadBalancerIP) bool { return is(lb.Addr) }))
+}
+
+// sourceRangesFamily: loadBalancerSourceRanges of one family, a load balancer address of the other.
+func sourceRangesFamily(st *scenario.State, f *Finding) bool {
+	s := st.Snapshot.Services.At(f.Probe.Service)
+	if s == nil || len(s.SourceRanges) == 0 || f.Probe.At != "" {
+		return false
+	}
+	a := f.Probe.Addr.Addr()
+	if slices.ContainsFunc(s.SourceRanges, func(r netip.Prefix) bool { return r.Addr().Is4() == a.Is4() }) {
+		return false
+	}
+	return slices.ContainsFunc(s.LoadBalancerIPs, func(lb model.LoadBalancerIP) bool { return lb.Addr == a }) &&
+		f.Podway == "dropped"
+}
+
+// hairpinUnplaced: a Pod that is sent its own request, through an endpoint whose node nobody says.
+func hairpinUnplaced(st *scenario.State, f *Finding) bool {
+	unplaced := false
+	st.Snapshot.Backends(f.Probe.Service).Each(func(_ *model.EndpointSlice, e *model.Endpoint) {
+		unplaced = unplaced || e.Node == "" && answerer(e.Addr) == "default/"+f.Probe.Name
+	})
+	return unplaced && f.Probe.From == flow.FromPod && strings.Contains(f.Peer, "dropped") && strings.HasPrefix(f.Podway, "reached")
+}
+
+// duplicateEndpoint: two slices have the same address and port in different conditions.
+func duplicateEndpoint(st *scenario.State, f *Finding) bool {
+	name := f.Probe.Service
+	if f.Tracked.Dst.IsValid() {
+		for s := range st.Snapshot.Services.Values() {
+			for i := range s.Ports {
+				if answersAt(st, s, &s.Ports[i], f.Tracked.Dst, flow.UDP) {
+					name = s.Name
+				}
+			}
+		}
+	}
+	type condition struct{ ready, serving, terminating bool }
+	seen, twice := map[netip.AddrPort]condition{}, false
+	st.Snapshot.Backends(name).Each(func(sl *model.EndpointSlice, e *model.Endpoint) {
+		for _, p := range sl.Ports {
+			at, c := netip.AddrPortFrom(e.Addr, p.Port), condition{e.Ready, e.Serving, e.Terminating}
+			have, ok := seen[at]
+			twice = twice || ok && have != c
+			seen[at] = c
+		}
+	})
+	return twice
+}
+
+// udpPassingBy: a tracked connection to a node port of another node.
+func udpPassingBy(st *scenario.State, f *Finding) bool {
+	n := st.Snapshot.Nodes.At(f.Tracked.Node)
+	return n != nil && f.Tracked.Dst.Port() >= 30000 && !slices.Contains(n.Addrs, f.Tracked.Dst.Addr()) && f.Podway == "kept"
+}
+
+// udpFrontendGone: a tracked connection to an address and port at which no Service answers any more.
+func udpFrontendGone(st *scenario.State, f *Finding) bool {
+	return f.Tracked.Dst.IsValid() && claimants(st, f.Tracked.Dst, flow.UDP) == 0 && f.Podway == "deleted"
+}
