@@ -32,7 +32,7 @@ demo: deps build ## start a real cluster, send requests through every path, prin
 	@$(SUDO) bin/podway demo
 
 test: FOR := tests
-test: deps check build unit e2e ## everything that CI runs
+test: deps check build unit e2e oracle ## everything that CI runs
 
 check: ## format, vet, other operating systems, the module files
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -45,6 +45,16 @@ unit: ## unit tests, scenarios at all three levels, tests with real network name
 
 e2e: build ## the real cluster: every path, faults, a rolling update under load
 	$(SUDO) env PODWAY_E2E=1 go test -v -count=1 -p 1 -timeout 30m ./internal/lab ./internal/demo
+
+SEED ?= 1
+CASES ?= 200
+MODE ?= nftables
+PEER ?= kube-proxy
+oracle: ## random clusters on podway and on kube-proxy side by side: make oracle SEED=1 CASES=200 MODE=nftables PEER=kube-proxy
+	@mkdir -p bin
+	@cd lab && go build -trimpath -tags providerless -ldflags '-s -w' -o ../bin/kubeproxy ./kubeproxy
+	@go build -o bin/oracle ./test/oracle
+	$(SUDO) bin/oracle -seed $(SEED) -cases $(CASES) -mode $(MODE) -peer $(PEER) -dir bin/differences $(REPLAY)
 
 bench-%: ## a benchmark beside its peer, for example: make bench-nft
 	$(SUDO) go run ./bench/$*

@@ -27,7 +27,7 @@ var doors = []onlyIn{
 		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "internal/scenario", "deploy", "bench"}, true,
 		"API types are trimmed at the door; behind it there is only package model"},
 	{[]string{module + "internal/cli"}, []string{"cmd/podway"}, false, "only main starts the command line"},
-	{[]string{module + "internal/agent"}, []string{"internal/agent", "internal/cli", "bench"}, true, "the agent is the top of the data flow: nothing below it may know it"},
+	{[]string{module + "internal/agent"}, []string{"internal/agent", "internal/cli", "bench", "test/oracle"}, true, "the agent is the top of the data flow: nothing below it may know it"},
 	{[]string{module + "internal/cluster"},
 		[]string{"internal/cli", "internal/control", "internal/scenario", "internal/trace/remote", "internal/demo", "internal/cluster", "bench"}, true,
 		"hops, trace and agent take snapshots from whoever has them"},

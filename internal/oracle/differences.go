@@ -26,6 +26,7 @@ func Differences() []Difference {
 		{"duplicate-endpoint", duplicateEndpoint},
 		{"udp-passing-by", udpPassingBy},
 		{"udp-frontend-gone", udpFrontendGone},
+		{"udp-nodeport-empty", udpNodePortEmpty},
 	}
 }
 
@@ -133,4 +134,29 @@ func udpPassingBy(st *scenario.State, f *Finding) bool {
 // udpFrontendGone: a tracked connection to an address and port at which no Service answers any more.
 func udpFrontendGone(st *scenario.State, f *Finding) bool {
 	return f.Tracked.Dst.IsValid() && claimants(st, f.Tracked.Dst, flow.UDP) == 0 && f.Podway == "deleted"
+}
+
+// udpNodePortEmpty: a tracked connection to a node port whose Service has no endpoint any more.
+func udpNodePortEmpty(st *scenario.State, f *Finding) bool {
+	if f.Podway != "deleted" || f.Tracked.Dst.Port() < 30000 {
+		return false
+	}
+	for s := range st.Snapshot.Services.Values() {
+		for i := range s.Ports {
+			if answersAt(st, s, &s.Ports[i], f.Tracked.Dst, flow.UDP) {
+				return !serves(st, s, &s.Ports[i], f.Tracked.Dst.Addr().Is4())
+			}
+		}
+	}
+	return false
+}
+
+// serves reports whether a Service's port has an endpoint of a family that serves.
+func serves(st *scenario.State, s *model.Service, p *model.ServicePort, is4 bool) (found bool) {
+	st.Snapshot.Backends(s.Name).Each(func(sl *model.EndpointSlice, e *model.Endpoint) {
+		if e.Addr.Is4() == is4 && (e.Ready || e.Serving) {
+			found = found || slices.ContainsFunc(sl.Ports, func(x model.EndpointPort) bool { return x.Name == p.Name && x.Protocol == p.Protocol })
+		}
+	})
+	return found
 }

@@ -21,7 +21,8 @@ const (
 // pair is podway and the peer side by side.
 type pair struct {
 	sides sides
-	share int // percent of the questions that are asked
+	share int  // percent of the questions that are asked
+	past  bool // the kernels may remember UDP connections of an earlier case
 }
 
 // openPair makes both worlds.
@@ -113,6 +114,7 @@ func (p *pair) run(ctx context.Context, c *Case) (*Outcome, error) {
 	if err := p.load(f); err != nil {
 		return nil, err
 	}
+	defer func() { p.past = p.past || len(r.long.probes) > 0 }()
 	for i := range f.Steps {
 		if err := r.step(ctx, i); err != nil {
 			return r.out, fmt.Errorf("step %d: %w", i, err)
@@ -135,7 +137,7 @@ func (p *pair) reset(ctx context.Context) error {
 		if err := w.live.Load(f); err != nil {
 			return err
 		}
-		if err := w.live.Step(ctx, 0); err != nil {
+		if err := w.live.Step(ctx, 0); err != nil || !p.past {
 			return err
 		}
 		return w.forget(ctx)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 
 	"github.com/podway/podway/internal/agent"
@@ -45,17 +46,18 @@ func run() int {
 	mode := flag.String("mode", "nftables", "podway's proxy mode: "+strings.Join(agent.ProxyModes(), ", "))
 	peer := flag.String("peer", "kube-proxy", "what it is compared with: kube-proxy (its nftables mode), kube-proxy-iptables, or podway-MODE")
 	program := flag.String("kube-proxy", "bin/kubeproxy", "the program built from lab/kubeproxy")
-	dir := flag.String("dir", "bin/oracle", "where scenarios of differences are written")
-	share := flag.Int("share", 50, "percent of the questions about each state that are asked, by chance")
+	dir := flag.String("dir", "bin/differences", "where scenarios of differences are written")
+	share := flag.Int("share", 30, "percent of the questions about each state that are asked, by chance")
 	small := flag.Bool("shrink", true, "make cases that differ small")
 	flag.Parse()
+	debug.SetGCPercent(400)
 	self, err := os.Executable()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		return 2
 	}
 	o := oracle.Options{PeerName: *peer, Seed: *seed, First: *first, Cases: *cases, Replay: flag.Args(), AtOnce: *atOnce, Dir: *dir, Shrink: *small, Share: *share}
-	o.Podway = scenario.KernelOptions{Program: self, Env: []string{nodeEnv + "=1"}, ProxyMode: *mode}
+	o.Podway = scenario.KernelOptions{Program: self, Env: []string{nodeEnv + "=1", "GOGC=400"}, ProxyMode: *mode}
 	o.Peer = o.Podway
 	if kube, other := strings.CutPrefix(*peer, "podway-"); other {
 		o.Peer.ProxyMode = kube
