@@ -84,9 +84,12 @@ func dedupe(cs []candidate) []candidate {
 	out := cs[:0]
 	for _, c := range cs {
 		if n := len(out); n > 0 && out[n-1].addr == c.addr {
-			if c.better(&out[n-1]) {
+			o := out[n-1]
+			if c.better(&o) {
 				out[n-1] = c
 			}
+			// Where it is may be said in one of the slices only.
+			out[n-1].local, out[n-1].placed = o.local || c.local, o.placed || c.placed
 			continue
 		}
 		out = append(out, c)
