@@ -24,6 +24,7 @@ var kinds = map[string]func() metav1.Object{
 	"v1/Service":                        func() metav1.Object { return &corev1.Service{} },
 	"v1/Node":                           func() metav1.Object { return &corev1.Node{} },
 	"v1/Pod":                            func() metav1.Object { return &corev1.Pod{} },
+	"v1/Endpoints":                      func() metav1.Object { return &corev1.Endpoints{} }, //nolint:staticcheck // deprecated, and still mirrored
 	"v1/Secret":                         func() metav1.Object { return &corev1.Secret{} },
 	"discovery.k8s.io/v1/EndpointSlice": func() metav1.Object { return &discoveryv1.EndpointSlice{} },
 	"networking.k8s.io/v1/Ingress":      func() metav1.Object { return &networkingv1.Ingress{} },

@@ -25,7 +25,8 @@ func (want Outcome) Matches(got Outcome) bool {
 		return false
 	}
 	return slices.EqualFunc(want.Slices, got.Slices, func(w, g Endpoint) bool {
-		return w.Addr == g.Addr && (w.Port == 0 || w.Port == g.Port) && slices.Equal(w.States, g.States)
+		return w.Addr == g.Addr && (w.Port == 0 || w.Port == g.Port) && slices.Equal(w.States, g.States) &&
+			(len(w.Hints) == 0 || slices.Equal(w.Hints, g.Hints))
 	})
 }
 
@@ -87,7 +88,7 @@ func (e Endpoint) String() string {
 	if e.Port != 0 {
 		a = fmt.Sprintf("%s:%d", a, e.Port)
 	}
-	return a + " " + strings.Join(e.States, " ")
+	return strings.Join(slices.Concat([]string{a}, e.States, e.Hints), " ")
 }
 
 func (e Endpoint) compare(o Endpoint) int {

@@ -34,6 +34,7 @@ type Endpoint struct {
 	Addr   netip.Addr
 	Port   uint16 // 0 = not said
 	States []string
+	Hints  []string // "for-zone:east", "for-node:node-a", "no-hints"; none = not said
 }
 
 // The results that are one word.

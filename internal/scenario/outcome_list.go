@@ -70,6 +70,13 @@ func record(typ, data string) string {
 	return typ + " " + strings.Join(w, " ")
 }
 
+// The words about hints.
+const (
+	forZone = "for-zone:"
+	forNode = "for-node:"
+	noHints = "no-hints"
+)
+
 var endpointStates = []string{"ready", "not-ready", "serving", "terminating"}
 
 // endpoints reads "ADDRESS[:PORT] STATE..., ..." where "pod NAME" may stand for the address.
@@ -106,12 +113,17 @@ func (n names) endpoint(w []string) (e Endpoint, err error) {
 		return e, errors.New("want ADDRESS STATE..., or none")
 	}
 	for _, s := range w[1:] {
+		if s == noHints || strings.HasPrefix(s, forZone) || strings.HasPrefix(s, forNode) {
+			e.Hints = append(e.Hints, s)
+			continue
+		}
 		if !slices.Contains(endpointStates, s) {
 			return e, fmt.Errorf("state %q is none of %s%s", s, strings.Join(endpointStates, ", "), didYouMean(s, endpointStates...))
 		}
 		e.States = append(e.States, s)
 	}
 	slices.Sort(e.States)
+	slices.Sort(e.Hints)
 	return e, nil
 }
 

@@ -70,7 +70,7 @@ func (o *objects) state() (*State, error) {
 		}
 		st.api.put(d.api)
 	}
-	st.Snapshot = withAddresses(withSlices(b.Snapshot(time.Unix(0, 0))))
+	st.Snapshot = withAddresses(withMirrored(withSlices(b.Snapshot(time.Unix(0, 0))), objs))
 	st.api.complete(st.Snapshot)
 	for _, e := range o.events {
 		if err := e.add(st); err != nil {
@@ -110,7 +110,7 @@ func decodeOne(key string, doc map[string]any) (metav1.Object, error) {
 	}
 	if len(objs) != 1 {
 		kind, _, _ := strings.Cut(key, " ")
-		known := []string{"Service", "EndpointSlice", "Node", "Pod", "Ingress", "IngressClass", "Secret", "AddressPool", "Deployment", "StatefulSet", "DaemonSet"}
+		known := []string{"Service", "EndpointSlice", "Endpoints", "Node", "Pod", "Ingress", "IngressClass", "Secret", "AddressPool", "Deployment", "StatefulSet", "DaemonSet"}
 		return nil, fmt.Errorf("%s: podway reads no %s %v%s", key, doc["apiVersion"], kind, didYouMean(kind, known...))
 	}
 	return objs[0], nil
@@ -176,6 +176,19 @@ func withSlices(s *model.Snapshot) *model.Snapshot {
 	for _, sl := range endpointslice.Derive(s) {
 		if s.Backends(sl.Service) == nil {
 			b.Put(sl)
+		}
+	}
+	return b.Snapshot(s.Time)
+}
+
+// withMirrored adds the slices that mirror the file's Endpoints.
+func withMirrored(s *model.Snapshot, objs []decoded) *model.Snapshot {
+	b := model.NewBuilder(s)
+	for _, d := range objs {
+		if e, ok := d.api.(*corev1.Endpoints); ok { //nolint:staticcheck // deprecated, and still mirrored
+			for _, sl := range endpointslice.DeriveMirrored(s, e) {
+				b.Put(sl)
+			}
 		}
 	}
 	return b.Snapshot(s.Time)

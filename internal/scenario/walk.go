@@ -82,6 +82,7 @@ func (s *State) slicesOf(svc model.Name) Outcome {
 			x.States = append(x.States, "terminating")
 		}
 		slices.Sort(x.States)
+		x.Hints = hintWords(e)
 		for _, p := range sl.Ports {
 			x.Port = p.Port
 			o.Slices = append(o.Slices, x)
@@ -92,6 +93,20 @@ func (s *State) slicesOf(svc model.Name) Outcome {
 	})
 	slices.SortFunc(o.Slices, Endpoint.compare)
 	return o
+}
+
+func hintWords(e *model.Endpoint) (out []string) {
+	for _, z := range e.ForZones {
+		out = append(out, forZone+z)
+	}
+	for _, n := range e.ForNodes {
+		out = append(out, forNode+n)
+	}
+	if len(out) == 0 {
+		return []string{noHints}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // announced asks every node who answers for the address; they must agree.

@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"cmp"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,7 +57,7 @@ func decodeEndpoints(e *corev1.Endpoints) *Endpoints { //nolint:staticcheck // d
 	for _, s := range e.Subsets {
 		sub := Subset{Ready: out.addresses(s.Addresses), NotReady: out.addresses(s.NotReadyAddresses)}
 		for _, p := range s.Ports {
-			sub.Ports = append(sub.Ports, model.EndpointPort{Name: p.Name, Protocol: model.Protocol(p.Protocol),
+			sub.Ports = append(sub.Ports, model.EndpointPort{Name: p.Name, Protocol: cmp.Or(model.Protocol(p.Protocol), model.TCP),
 				Port: uint16(p.Port), AppProtocol: val(p.AppProtocol)})
 		}
 		out.Subsets = append(out.Subsets, sub)
