@@ -12,7 +12,8 @@ import (
 
 // Difference is one that is on purpose. docs/differences.md has its reason, under the same key.
 type Difference struct {
-	Key string
+	Key  string
+	Mode string // of podway in which alone it is, "" = any
 	// Explains tells whether a finding is this difference and no other.
 	Explains func(st *scenario.State, f *Finding) bool
 }
@@ -20,20 +21,23 @@ type Difference struct {
 // Differences are all that the oracle can see.
 func Differences() []Difference {
 	return []Difference{
-		{"two-claims", twoClaims},
-		{"source-ranges-family", sourceRangesFamily},
-		{"hairpin-unplaced", hairpinUnplaced},
-		{"duplicate-endpoint", duplicateEndpoint},
-		{"udp-passing-by", udpPassingBy},
-		{"udp-frontend-gone", udpFrontendGone},
-		{"udp-nodeport-empty", udpNodePortEmpty},
+		{"two-claims", "", twoClaims},
+		{"source-ranges-family", "", sourceRangesFamily},
+		{"hairpin-unplaced", "", hairpinUnplaced},
+		{"duplicate-endpoint", "", duplicateEndpoint},
+		{"udp-passing-by", "", udpPassingBy},
+		{"udp-frontend-gone", "", udpFrontendGone},
+		{"udp-nodeport-empty", "", udpNodePortEmpty},
+		{"ebpf-source", "ebpf", ebpfSource},
+		{"ebpf-untracked", "ebpf", ebpfUntracked},
+		{"ebpf-new-socket", "ebpf", ebpfNewSocket},
 	}
 }
 
-// explain is the key of the difference that explains a finding, or "".
-func explain(st *scenario.State, f *Finding) string {
+// explain is the key of the difference that explains a finding of a mode, or "".
+func explain(mode string, st *scenario.State, f *Finding) string {
 	for _, d := range Differences() {
-		if d.Explains(st, f) {
+		if (d.Mode == "" || d.Mode == mode) && d.Explains(st, f) {
 			return d.Key
 		}
 	}
@@ -159,4 +163,27 @@ func serves(st *scenario.State, s *model.Service, p *model.ServicePort, is4 bool
 		}
 	})
 	return found
+}
+
+// ebpfSource: a Pod's connection is led to the endpoint at its socket, so that the endpoint sees the Pod.
+func ebpfSource(_ *scenario.State, f *Finding) bool {
+	ours, theirs := f.seen[0], f.seen[1]
+	if f.Probe.From != flow.FromPod || !slices.Equal(ours.From, []string{"pod default/" + f.Probe.Name}) {
+		return false
+	}
+	ours.From = theirs.From
+	return ours.equal(theirs)
+}
+
+// ebpfUntracked: a client in a Pod or on a node, whose packets never have the Service's address.
+func ebpfUntracked(_ *scenario.State, f *Finding) bool {
+	return f.Tracked.Dst.IsValid() && f.Tracked.From != flow.FromOutside && f.Podway != "kept"
+}
+
+// ebpfNewSocket: a client in a Pod or on a node that opens a new UDP socket on the port of an earlier one.
+func ebpfNewSocket(_ *scenario.State, f *Finding) bool {
+	in := func(s string, words ...string) bool {
+		return !slices.ContainsFunc(strings.Fields(strings.NewReplacer("moves to another Pod", "moves", ",", "").Replace(s)), func(w string) bool { return w != "some" && !slices.Contains(words, w) })
+	}
+	return f.long && f.Probe.From != flow.FromOutside && in(f.Podway, "moves", "stays") && in(f.Peer, "moves", "stays")
 }

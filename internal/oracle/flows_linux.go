@@ -129,7 +129,7 @@ func (l *longFlows) kept(side int, w *world, have map[connection]bool) map[Track
 				continue
 			}
 			for _, node := range slices.Compact([]string{p.Client.Node, cmp.Or(p.At, p.Client.Node)}) {
-				t := Tracked{Node: node, Dst: p.Addr, Answers: who}
+				t := Tracked{Node: node, From: p.From, Dst: p.Addr, Answers: who}
 				what := "deleted"
 				if have[connection{node, netip.AddrPortFrom(src, l.ports[k]+uint16(i)), p.Addr}] {
 					what = "kept"

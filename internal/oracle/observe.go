@@ -25,13 +25,14 @@ type Observation struct {
 // Tracked is a kind of UDP connection that a node may remember: who was asked, and who answered.
 type Tracked struct {
 	Node    string
+	From    flow.Kind
 	Dst     netip.AddrPort
 	Answers string
 }
 
 // String is for people.
 func (t Tracked) String() string {
-	return fmt.Sprintf("%s: udp %s, answered by %s", t.Node, t.Dst, t.Answers)
+	return fmt.Sprintf("%s: %s -> udp %s, answered by %s", t.Node, t.From, t.Dst, t.Answers)
 }
 
 // seen collects replies.

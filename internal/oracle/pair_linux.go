@@ -21,13 +21,14 @@ const (
 // pair is podway and the peer side by side.
 type pair struct {
 	sides sides
-	share int  // percent of the questions that are asked
-	past  bool // the kernels may remember UDP connections of an earlier case
+	mode  string // podway's
+	share int    // percent of the questions that are asked
+	past  bool   // the kernels may remember UDP connections of an earlier case
 }
 
 // openPair makes both worlds.
 func openPair(podway, peer scenario.KernelOptions, share int) (*pair, error) {
-	p := &pair{share: share}
+	p := &pair{mode: podway.ProxyMode, share: share}
 	err := p.both(func(i int, _ *world) (err error) {
 		p.sides[i], err = openWorld([2]scenario.KernelOptions{podway, peer}[i])
 		return err
@@ -72,6 +73,8 @@ type Finding struct {
 	Podway, Peer string
 	Rule         string // the key of the difference that explains it, "" = nothing does
 	want         string // a line that the peer fulfils
+	seen         [2]Observation
+	long         bool // about a client that keeps its port
 }
 
 // String is for people.
@@ -201,7 +204,7 @@ func (r *playing) sample(all []Probe) (out []Probe) {
 // find notes a difference and looks for what explains it.
 func (r *playing) find(f Finding) {
 	f.Step = r.number
-	f.Rule = explain(r.state, &f)
+	f.Rule = explain(r.mode, r.state, &f)
 	r.out.Findings = append(r.out.Findings, f)
 }
 
@@ -222,8 +225,8 @@ func (r *playing) flows(ctx context.Context, _ []Probe) error {
 			k := p.String()
 			r.out.Connections += 2 * flowsEach
 			for _, was := range unlike(got[0][k], got[1][k]) {
-				f := Finding{Probe: p, What: fmt.Sprintf("a client that keeps its port, before at %q: %s (%s)", was, p, p.What), Podway: got[0][k][was], Peer: got[1][k][was]}
-				if round == rounds-1 || explain(r.state, &f) != "" {
+				f := Finding{Probe: p, What: fmt.Sprintf("a client that keeps its port, before at %q: %s (%s)", was, p, p.What), Podway: got[0][k][was], Peer: got[1][k][was], long: true}
+				if round == rounds-1 || explain(r.mode, r.state, &f) != "" {
 					r.find(f)
 				} else if len(differ) == 0 || differ[len(differ)-1].String() != k {
 					differ = append(differ, p)
@@ -272,8 +275,8 @@ func (r *playing) connections(ctx context.Context, probes []Probe) error {
 			if o[0].equal(o[1]) {
 				continue
 			}
-			f := Finding{Probe: p, What: fmt.Sprintf("%s (%s)", p, p.What), Podway: o[0].String(), Peer: o[1].String(), want: o[1].expectation(p)}
-			if round == rounds-1 || explain(r.state, &f) != "" {
+			f := Finding{Probe: p, What: fmt.Sprintf("%s (%s)", p, p.What), Podway: o[0].String(), Peer: o[1].String(), want: o[1].expectation(p), seen: o}
+			if round == rounds-1 || explain(r.mode, r.state, &f) != "" {
 				r.find(f)
 				continue
 			}
