@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -83,7 +84,7 @@ func Exec(ctx context.Context, dir, where string, argv []string) error {
 	if err != nil {
 		return fmt.Errorf("lab: exec: %w", err)
 	}
-	if ws, ok := state.Sys().(unix.WaitStatus); ok && ws.Signaled() {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return Exit(128 + int(ws.Signal())) // as a shell says it
 	}
 	if code := state.ExitCode(); code != 0 {

@@ -30,7 +30,7 @@ podway kubectl apply -f /echo.yaml
 podway kubectl rollout status deployment/echo --timeout=15m || { trouble; podway kubectl describe pods; exit 1; }
 say "the Deployment is ready"
 ip=$(podway kubectl get service echo -o 'jsonpath={.spec.clusterIP}')
-ask() { podway exec node-1 -- /usr/local/bin/echo get -timeout 30s "http://$ip:80/" 2>/tmp/err; }
+ask() { podway exec node-1 -- /usr/local/bin/echo get "http://$ip:80/" 2>/tmp/err; }
 n=0
 until answer=$(ask); do
 	echo "exit code $?: $(cat /tmp/err)"
