@@ -21,17 +21,18 @@ type exchange struct {
 	body   *requestBody // nil when there is none
 	socket bool         // the client wants a WebSocket
 	status int          // answered to the client
+	began  time.Time
 }
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	begin := time.Now()
+	began := time.Now()
 	s.inFlight.Add(1)
 	s.opt.Observer.Began()
-	e := &exchange{s: s, w: w, r: r}
+	e := &exchange{s: s, w: w, r: r, began: began}
 	defer func() {
 		s.inFlight.Add(-1)
-		s.opt.Observer.Done(e.match.Route, e.status, time.Since(begin))
+		s.opt.Observer.Done(e.match.Route, e.status, time.Since(began))
 	}()
 	if s.draining.Load() {
 		w.Header()["Connection"] = []string{"close"} // net/http makes it a GOAWAY for HTTP/2

@@ -133,6 +133,7 @@ func (e *exchange) fail(err error) {
 	case e.r.Context().Err() != nil || e.body.broken() != nil:
 		e.status = statusGone
 		panic(http.ErrAbortHandler) // nothing half-answered must look whole
+	case e.resetCall(err, false):
 	case err != nil && isTimeout(err):
 		e.answer(http.StatusGatewayTimeout, "no endpoint of the Service answered in time")
 	default:

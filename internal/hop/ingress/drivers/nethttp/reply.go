@@ -31,6 +31,9 @@ func (e *exchange) reply(res *http.Response) {
 		// The endpoint answered without reading all. net/http reads the rest, but not for ever.
 		http.NewResponseController(e.w).SetReadDeadline(time.Now().Add(5 * time.Second))
 	}
+	if err != nil && e.resetCall(err, true) {
+		return
+	}
 	if err != nil {
 		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
 	}
@@ -51,7 +54,7 @@ var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // with a length, so does what came alone.
 func (e *exchange) copyBody(res *http.Response, chunked bool) error {
 	flusher := http.NewResponseController(e.w)
-	stream := res.ContentLength < 0 || isStream(res.Header.Get("Content-Type"))
+	stream := res.ContentLength < 0 || isGRPC(res.Header) || strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")
 	if (stream || chunked) && res.ContentLength != 0 { // without a body the head alone must end an HTTP/2 stream
 		if err := flusher.Flush(); err != nil {
 			return err
@@ -80,8 +83,4 @@ func (e *exchange) copyBody(res *http.Response, chunked bool) error {
 			return err
 		}
 	}
-}
-
-func isStream(contentType string) bool {
-	return strings.HasPrefix(contentType, "text/event-stream") || strings.HasPrefix(contentType, "application/grpc")
 }
