@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podway/podway/internal/agent/scenarionode"
+	"github.com/podway/podway/internal/hop/proxy/config"
 	"github.com/podway/podway/internal/scenario"
 )
 
@@ -48,6 +50,9 @@ cannot be read.`,
 			files, err := scenarioFiles(args)
 			if err != nil {
 				return err
+			}
+			if mode != "" && !slices.Contains(config.Modes, mode) {
+				return usage("--proxy-mode: %q is none of %s", mode, strings.Join(config.Modes, ", "))
 			}
 			if o.World, err = scenarioWorld(o.Level, mode); err != nil {
 				return exitWith(ExitUnknown, err)

@@ -51,6 +51,8 @@ func TestABadDocumentIsNamedAndTheOthersAreRead(t *testing.T) {
 	for _, c := range []struct{ name, doc, want string }{
 		{"an unknown field", "kind: Service\napiVersion: v1\nmetadata: {name: bad}\nspec: {prots: []}", `Service bad: .*unknown field "spec.prots"`},
 		{"a port out of range", "kind: Service\napiVersion: v1\nmetadata: {name: bad}\nspec: {ports: [{port: 70000}]}", `Service default/bad: spec.ports[0].port: 70000 is no port`},
+		{"a range that is none", "kind: Service\napiVersion: v1\nmetadata: {name: bad}\nspec: {loadBalancerSourceRanges: [10.0.0.0/33]}", `spec.loadBalancerSourceRanges[0]: "10.0.0.0/33" is no address range`},
+		{"a Node's range that is none", "kind: Node\napiVersion: v1\nmetadata: {name: bad}\nspec: {podCIDRs: [10.244.0.0]}", `Node bad: spec.podCIDRs[0]: "10.244.0.0" is no address range`},
 		{"an address that is none", "kind: Service\napiVersion: v1\nmetadata: {name: bad}\nspec: {clusterIP: ten}", `spec.clusterIP: "ten" is no IP address`},
 		{"no name", "kind: Pod\napiVersion: v1\nmetadata: {}", "metadata.name is missing"},
 		{"no object", "hello: world", "not a Kubernetes object"},

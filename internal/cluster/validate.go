@@ -3,6 +3,8 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -43,6 +45,9 @@ func validate(obj metav1.Object) error {
 				v.address(fmt.Sprintf("status.addresses[%d].address", i), a.Address)
 			}
 		}
+		for i, c := range o.Spec.PodCIDRs {
+			v.prefix(fmt.Sprintf("spec.podCIDRs[%d]", i), c)
+		}
 	case *networkingv1.Ingress:
 		for i, r := range o.Spec.Rules {
 			if r.HTTP == nil {
@@ -77,6 +82,12 @@ func (v *validation) service(s *corev1.Service) {
 	for i, a := range s.Spec.ExternalIPs {
 		v.address(fmt.Sprintf("spec.externalIPs[%d]", i), a)
 	}
+	if a := s.Spec.LoadBalancerIP; a != "" {
+		v.address("spec.loadBalancerIP", a)
+	}
+	for i, r := range s.Spec.LoadBalancerSourceRanges {
+		v.prefix(fmt.Sprintf("spec.loadBalancerSourceRanges[%d]", i), strings.TrimSpace(r))
+	}
 }
 
 func (v *validation) port(field string, n int32, zeroOK bool) {
@@ -88,5 +99,11 @@ func (v *validation) port(field string, n int32, zeroOK bool) {
 func (v *validation) address(field, s string) {
 	if !addr(s).IsValid() {
 		*v = append(*v, fmt.Errorf("%s: %q is no IP address", field, s))
+	}
+}
+
+func (v *validation) prefix(field, s string) {
+	if _, err := netip.ParsePrefix(s); err != nil {
+		*v = append(*v, fmt.Errorf("%s: %q is no address range (CIDR)", field, s))
 	}
 }

@@ -153,15 +153,16 @@ func (c *comparer) judgeAll() {
 	told := map[string]bool{}
 	for i := range c.p.Steps {
 		st := &c.p.Steps[i]
-		s := c.status[programmedNode(st)]
+		node := programmedNode(st)
+		s := c.status[node]
 		if s != nil && st.Hop == HopProxy {
-			if f, full := conntrackFinding(st.Node, s); full {
+			if f, full := conntrackFinding(node, s); full {
 				st.Findings = append(st.Findings, f)
 			}
 		}
-		if s != nil && s.Lost > 0 && !told[st.Node] {
-			told[st.Node] = true
-			st.Findings = append(st.Findings, stale(st.Node, s, flow.Warning))
+		if s != nil && s.Lost > 0 && !told[node] {
+			told[node] = true
+			st.Findings = append(st.Findings, stale(node, s, flow.Warning))
 		}
 		if st.Programmed == nil || st.Err != nil {
 			continue
@@ -183,7 +184,7 @@ func stale(node string, s *ask.Status, sev flow.Severity) flow.Finding {
 // disagreement says why the live state is another than the API's.
 func disagreement(st *Step, s *ask.Status) flow.Finding {
 	node := programmedNode(st)
-	f := flow.Finding{Severity: flow.Error, Object: "node " + node, Fix: "kubectl -n kube-system logs -l app.kubernetes.io/name=podway-node --field-selector spec.nodeName=" + node}
+	f := flow.Finding{Severity: flow.Error, Object: "node " + node, Fix: "kubectl -n kube-system logs $(kubectl -n kube-system get pod -o name -l app.kubernetes.io/name=podway-node --field-selector spec.nodeName=" + node + ")"}
 	switch own := firstError(st.Programmed.Findings); {
 	case s != nil && s.Failing[st.Hop] != "":
 		f.Code, f.Cause = flow.ApplyFailed, fmt.Sprintf("podway could not program hop %s of node %s: %s", st.Hop, node, s.Failing[st.Hop])

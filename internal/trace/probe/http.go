@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"syscall"
 )
 
@@ -24,8 +25,11 @@ func get(ctx context.Context, r Request, dial dialFunc) (Answer, error) {
 	}
 	var a Answer
 	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { a.Local = local(i.Conn) }}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method,
-		r.HTTP.Scheme+"://"+r.HTTP.Host+r.HTTP.Path, nil)
+	host := r.HTTP.Host
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+		host = "[" + host + "]"
+	}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, r.HTTP.Scheme+"://"+host+r.HTTP.Path, nil)
 	if err != nil {
 		return a, err
 	}

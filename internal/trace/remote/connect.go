@@ -3,10 +3,13 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -17,8 +20,10 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
-// LabKubeconfig is where `podway up` puts its kubeconfig, which is used when the user has none.
-const LabKubeconfig = "/var/lib/podway-lab/kubeconfig"
+// labKubeconfig is where `podway up` puts its kubeconfig, which is used when the user has none.
+func labKubeconfig() string {
+	return filepath.Join(cmp.Or(os.Getenv("PODWAY_LAB_DIR"), "/var/lib/podway-lab"), "kubeconfig")
+}
 
 // Options says which cluster.
 type Options struct {
@@ -38,10 +43,8 @@ type Cluster struct {
 func Connect(o Options) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
-	if o.Kubeconfig == "" && !anyExists(rules.Precedence) {
-		if _, err := os.Stat(LabKubeconfig); err == nil {
-			rules.ExplicitPath = LabKubeconfig
-		}
+	if lab := labKubeconfig(); o.Kubeconfig == "" && !slices.ContainsFunc(rules.Precedence, exists) && exists(lab) {
+		rules.ExplicitPath = lab
 	}
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 	config, err := loaded.ClientConfig()
@@ -68,13 +71,9 @@ func (c *Cluster) clients(config *rest.Config) (err error) {
 	return nil
 }
 
-func anyExists(paths []string) bool {
-	for _, p := range paths {
-		if _, err := os.Stat(p); err == nil {
-			return true
-		}
-	}
-	return false
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Load lists the cluster's objects. missing names the kinds that could not be listed.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"google.golang.org/grpc/codes"
 )
 
 // A gRPC call that its endpoint resets is answered with a status in trailers. net/http can only reset the client's
@@ -17,33 +16,43 @@ import (
 
 func isGRPC(h http.Header) bool { return strings.HasPrefix(h.Get("Content-Type"), "application/grpc") }
 
+// Status codes of gRPC that a reset can mean.
+const (
+	grpcCanceled          = 1
+	grpcDeadlineExceeded  = 4
+	grpcPermissionDenied  = 7
+	grpcResourceExhausted = 8
+	grpcInternal          = 13
+	grpcUnavailable       = 14
+)
+
 // grpcReset is the status of a call whose endpoint reset the stream, by the mapping of gRPC's protocol ("Errors" in
 // PROTOCOL-HTTP2). A server cancels what is past its deadline, so then the deadline is the reason; ok is false when err
 // is no reset.
-func grpcReset(err error, late bool) (code codes.Code, ok bool) {
+func grpcReset(err error, late bool) (code int, ok bool) {
 	reset, ok := errors.AsType[http2.StreamError](err)
 	if !ok {
 		return 0, false
 	}
 	switch reset.Code {
 	case http2.ErrCodeRefusedStream:
-		return codes.Unavailable, true
+		return grpcUnavailable, true
 	case http2.ErrCodeCancel:
 		if late {
-			return codes.DeadlineExceeded, true
+			return grpcDeadlineExceeded, true
 		}
-		return codes.Canceled, true
+		return grpcCanceled, true
 	case http2.ErrCodeEnhanceYourCalm:
-		return codes.ResourceExhausted, true
+		return grpcResourceExhausted, true
 	case http2.ErrCodeInadequateSecurity:
-		return codes.PermissionDenied, true
+		return grpcPermissionDenied, true
 	}
-	return codes.Internal, true
+	return grpcInternal, true
 }
 
 // grpcStatus gives the headers, or with a prefix the trailers, that end a call.
-func grpcStatus(h http.Header, prefix string, code codes.Code) {
-	h[prefix+"Grpc-Status"] = []string{strconv.Itoa(int(code))}
+func grpcStatus(h http.Header, prefix string, code int) {
+	h[prefix+"Grpc-Status"] = []string{strconv.Itoa(code)}
 	h[prefix+"Grpc-Message"] = []string{"podway ingress: the endpoint ended the call early"}
 }
 
