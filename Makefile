@@ -43,8 +43,8 @@ check: ## format, vet, other operating systems, the module files
 unit: ## unit tests, scenarios at all three levels, tests with real network namespaces
 	$(SUDO) go test -timeout 20m ./...
 
-e2e: build ## the real cluster: every path, faults, a rolling update under load
-	$(SUDO) env PODWAY_E2E=1 go test -v -count=1 -p 1 -timeout 30m ./internal/lab ./internal/demo
+e2e: build ## the real cluster: every path, faults, a rolling update under load, a node with cgroup v2 alone
+	$(SUDO) env PODWAY_E2E=1 go test -v -count=1 -p 1 -timeout 60m ./internal/lab ./internal/demo
 
 SEED ?= 1
 CASES ?= 200

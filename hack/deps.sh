@@ -12,6 +12,7 @@ command -v runc >/dev/null || missing+=(runc)
 if [ "${1:-}" = tests ]; then
   command -v qemu-system-x86_64 >/dev/null || missing+=(qemu-system-x86)
   [ -x /bin/busybox ] || missing+=(busybox-static)
+  command -v mke2fs >/dev/null || missing+=(e2fsprogs)
   kernel() { "$(dirname "$0")/vm-kernel.sh"; }
 else
   kernel() { :; }
