@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml crds/*.yaml proxy/*.yaml
+//go:embed *.yaml crds/*.yaml proxy/*.yaml modes/*/*.yaml
 var files embed.FS
 
 // Options are what differs from cluster to cluster. An empty field leaves the manifests' own value.
@@ -39,9 +39,9 @@ func Manifests(o Options) ([]byte, error) {
 	sort.Strings(names)
 	var out bytes.Buffer
 	for _, n := range append(crds, names...) {
-		b, err := files.ReadFile(n)
+		b, err := o.read(n)
 		if err != nil {
-			return nil, fmt.Errorf("deploy: read %s: %w", n, err)
+			return nil, err
 		}
 		fmt.Fprintf(&out, "---\n# %s\n%s", n, b)
 	}
@@ -49,12 +49,13 @@ func Manifests(o Options) ([]byte, error) {
 	return []byte(s), err
 }
 
-// ProxyManifests returns the objects of the service proxy alone, in kube-proxy's place; of the options only the image counts.
+// ProxyManifests returns the objects of the service proxy alone, in kube-proxy's place; of the options only the image
+// and the mode count.
 func ProxyManifests(o Options) ([]byte, error) {
 	const name = "proxy/proxy.yaml"
-	b, err := files.ReadFile(name)
+	b, err := o.read(name)
 	if err != nil {
-		return nil, fmt.Errorf("deploy: read %s: %w", name, err)
+		return nil, err
 	}
 	s, err := Options{Image: o.Image}.fill(fmt.Sprintf("---\n# %s\n%s", name, b))
 	return []byte(s), err

@@ -57,7 +57,7 @@ its own switch (--hops). When it ends, all that it programmed stays. It needs CA
 	f.StringVar(&n.socket, "socket", ask.SocketPath, "where podway trace asks this agent; empty = nowhere")
 	f.StringVar(&n.cniBin, "cni-bin-dir", "/opt/cni/bin", "where the CNI plugin goes")
 	f.StringVar(&n.cniConf, "cni-conf-dir", "/etc/cni/net.d", "where the CNI configuration goes")
-	f.BoolVar(&n.initOnly, "init-only", false, "write kernel settings, which needs a privileged container, and end")
+	f.BoolVar(&n.initOnly, "init-only", false, "write kernel settings and prepare the proxy mode, which needs a privileged container, and end")
 	return c
 }
 
@@ -74,7 +74,7 @@ func (n *nodeFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if n.initOnly {
-		return podnet.AllowForwarding()
+		return n.prepare(cmd.Context(), log)
 	}
 	metrics := observe.NewRegistry()
 	opt, err := n.options(log, metrics)
@@ -105,6 +105,18 @@ func (n *nodeFlags) run(cmd *cobra.Command) error {
 	}
 	n.serve(ctx, g, serving{agent: a, watcher: watcher, hops: hops, node: n.node, socket: n.socket, metrics: metrics, log: log})
 	return finished(ctx, g.Wait())
+}
+
+// prepare is --init-only: what only a privileged container may do.
+func (n *nodeFlags) prepare(ctx context.Context, log *slog.Logger) error {
+	if err := podnet.AllowForwarding(); err != nil || !slices.Contains(words(n.hops), "proxy") {
+		return err
+	}
+	var o agent.Options
+	if err := n.proxySettings(log, &o); err != nil {
+		return err
+	}
+	return agent.PrepareMode(ctx, o.ProxyMode, log)
 }
 
 func (n *nodeFlags) options(log *slog.Logger, metrics prometheus.Registerer) (o agent.Options, err error) {

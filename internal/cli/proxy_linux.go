@@ -89,7 +89,7 @@ func (p *proxyFlags) run(cmd *cobra.Command) error {
 	}
 	node := r.nodeName()
 	if p.initOnly {
-		return prepare(log, r, node)
+		return prepare(cmd.Context(), log, r, node)
 	}
 	if err := oom.Adjust(r.OOMScore); err != nil {
 		log.Info("score for the end of memory not set", "err", err)
@@ -129,12 +129,15 @@ func modeThere(mode string) error {
 	return usage("proxy mode %s is not in this build; there are %s", mode, strings.Join(agent.ProxyModes(), ", "))
 }
 
-// prepare is --init-only: settings that need a privileged container.
-func prepare(log *slog.Logger, r *resolved, node string) error {
+// prepare is --init-only: what only a privileged container may do.
+func prepare(ctx context.Context, log *slog.Logger, r *resolved, node string) error {
 	for _, f := range r.Tracking.Set(sysctl.Open(nil), node, sysctl.Processors()) {
 		log.Warn("finding", "code", string(f.Code), "object", f.Object, "cause", f.Cause, "fix", f.Fix)
 	}
-	return podnet.AllowForwarding()
+	if err := podnet.AllowForwarding(); err != nil {
+		return err
+	}
+	return agent.PrepareMode(ctx, r.Mode, log)
 }
 
 func (p *proxyFlags) serveProxy(ctx context.Context, log *slog.Logger, r *resolved, node string) error {

@@ -36,11 +36,9 @@ func dirFlag(c *cobra.Command) *string {
 // labPool are the addresses on the nodes' network that LoadBalancer Services get.
 const labPool = "10.90.0.200-10.90.0.250"
 
-// labManifests makes what `podway up` applies: podway's own deployment, with the lab's addresses and a mode of the service
+// labManifests makes what `podway up` applies: podway's own deployment, with the lab's addresses and mode of the service
 // proxy.
-func labManifests(proxyMode string) func(spec.Cluster) ([]byte, error) {
-	return func(spec.Cluster) ([]byte, error) { return deploy.Manifests(labValues(proxyMode)) }
-}
+func labManifests(c spec.Cluster) ([]byte, error) { return deploy.Manifests(labValues(c.ProxyMode)) }
 
 func labValues(proxyMode string) deploy.Options {
 	return deploy.Options{
@@ -83,7 +81,7 @@ Running it again repairs what is dead, loads images that were built anew, and ap
 	mode := f.String("proxy-mode", os.Getenv("PODWAY_PROXY_MODE"), "mode of the service proxy: "+strings.Join(config.Modes, ", ")+"; empty = "+config.Modes[0]+" ($PODWAY_PROXY_MODE)")
 	f.DurationVar(&o.Wait, "wait", 3*time.Minute, "how long it may take until everything is ready")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		o.Dir = labDir(*dir)
+		o.Dir, o.ProxyMode = labDir(*dir), *mode
 		if err := checkUp(o); err != nil {
 			return err
 		}
@@ -101,7 +99,7 @@ Running it again repairs what is dead, loads images that were built anew, and ap
 			}
 			return err
 		}
-		if err := lab.Up(cmd.Context(), o, labManifests(*mode), cmd.OutOrStdout()); err != nil {
+		if err := lab.Up(cmd.Context(), o, labManifests, cmd.OutOrStdout()); err != nil {
 			return asExit(err)
 		}
 		return sayHow(cmd.OutOrStdout(), o.Dir, *dir != "")

@@ -20,7 +20,7 @@ const hopeless = 3
 func (u *up) follow(ctx context.Context, printed int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	podway := u.cluster.Networking == spec.NetworkingPodway
+	podway, mode := u.cluster.Networking == spec.NetworkingPodway, u.cluster.ProxyMode
 	applied := make(chan error, 1)
 	applying := false
 	for revision := -1; ; {
@@ -42,6 +42,7 @@ func (u *up) follow(ctx context.Context, printed int) error {
 		if !applying && podway && u.manifests != nil && st.Done(controlplane.APIServer) {
 			applying = true
 			u.cluster = st.Cluster
+			u.cluster.ProxyMode = mode // the supervisor knows the one that it was started with
 			go func() {
 				err := u.apply(ctx)
 				if err != nil {

@@ -36,6 +36,7 @@ type Options struct {
 	Nodes       int
 	Kubernetes  string // path of podway-lab
 	Networking  string
+	ProxyMode   string // of podway's service proxy
 	UpstreamDNS string
 	Port        int
 

@@ -50,10 +50,35 @@ func preflight(ctx context.Context, c *spec.Cluster) error {
 		miss("the kernel's control groups lack %s, which the kubelet needs; some systems want cgroup_enable=memory on the kernel's command line",
 			strings.Join(gone, ", "))
 	}
+	missing = append(missing, modeNeeds(c.ProxyMode, host)...)
 	if len(missing) > 0 {
 		return fmt.Errorf("lab: this machine cannot run a cluster yet:\n%w", errors.Join(missing...))
 	}
 	return nil
+}
+
+// modeNeeds is what this machine lacks for a mode of the service proxy.
+func modeNeeds(mode string, host cgroup.Host) (missing []error) {
+	switch mode {
+	case "iptables":
+		tools, err := image.IPTables()
+		if err != nil {
+			return []error{fmt.Errorf("proxy mode iptables: %w", err)}
+		}
+		if len(tools) == 0 {
+			return []error{errors.New("proxy mode iptables puts this machine's iptables into podway's image, and there is none; " +
+				"install iptables: apt-get install iptables (or dnf install iptables-nft, apk add iptables)")}
+		}
+	case "ebpf":
+		if b, err := os.ReadFile("/proc/filesystems"); err == nil && !slices.Contains(strings.Fields(string(b)), "bpf") {
+			missing = append(missing, errors.New("proxy mode ebpf: this kernel has no BPF file system (CONFIG_BPF_SYSCALL)"))
+		}
+		if !host.Unified && !slices.ContainsFunc(host.Hierarchies, func(h cgroup.Hierarchy) bool { return h.Unified }) {
+			missing = append(missing, errors.New("proxy mode ebpf: no control groups of version 2 are mounted; beside version 1: "+
+				"mkdir /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"))
+		}
+	}
+	return missing
 }
 
 func executable(path string) error {

@@ -1,6 +1,9 @@
 package lab
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,9 +13,11 @@ import (
 	"github.com/podway/podway/internal/lab/spec"
 )
 
-// imageAnnotation on a pod template holds the age of the image podway.local/podway:dev, so that pods are replaced when
-// the program was built anew under the same tag.
-const imageAnnotation = "podway.local/built"
+// Annotations on a pod template, so that pods are replaced when what they were made of is another.
+const (
+	imageAnnotation  = "podway.local/built"  // age of the image podway.local/podway:dev, which keeps its tag
+	configAnnotation = "podway.local/config" // digest of the ConfigMap podway, which is read at start only
+)
 
 // stampImages marks the pod templates that use podway's own images.
 func stampImages(c spec.Cluster, objects []api.Object) {
@@ -20,6 +25,7 @@ func stampImages(c spec.Cluster, objects []api.Object) {
 	if err != nil {
 		return // no image of podway in this lab
 	}
+	config := configDigest(objects)
 	for _, o := range objects {
 		template := child(child(o, "spec"), "template")
 		pod := child(template, "spec")
@@ -37,7 +43,19 @@ func stampImages(c spec.Cluster, objects []api.Object) {
 			metadata["annotations"] = annotations
 		}
 		annotations[imageAnnotation] = st.ModTime().UTC().Format(time.RFC3339Nano)
+		annotations[configAnnotation] = config
 	}
+}
+
+// configDigest tells the contents of podway's ConfigMap from others.
+func configDigest(objects []api.Object) string {
+	for _, o := range objects {
+		if o.String() == "configmap/podway" {
+			b, _ := json.Marshal(o["data"]) // it was decoded from JSON
+			return fmt.Sprintf("%x", sha256.Sum256(b))[:16]
+		}
+	}
+	return ""
 }
 
 func child(o map[string]any, key string) map[string]any {

@@ -66,6 +66,7 @@ func resolve(o Options) (spec.Cluster, error) {
 	}
 	c.Nodes = cmp.Or(o.Nodes, c.Nodes, defaultNodes)
 	c.Networking = cmp.Or(o.Networking, c.Networking, spec.NetworkingPodway)
+	c.ProxyMode = cmp.Or(o.ProxyMode, c.ProxyMode)
 	c.UpstreamDNS = cmp.Or(o.UpstreamDNS, c.UpstreamDNS)
 	c.Port = cmp.Or(o.Port, c.Port, DefaultPort)
 	c.Kubernetes, err = filepath.Abs(cmp.Or(o.Kubernetes, beside(c.Podway, "podway-lab")))
@@ -155,6 +156,11 @@ func (u *up) again(ctx context.Context, st supervisor.Status) error {
 		u.say("is being repaired: %s", s)
 	}
 	if err := u.refresh(ctx, st); err != nil {
+		return err
+	}
+	kept := st.Cluster
+	kept.ProxyMode = u.cluster.ProxyMode // a live cluster changes it as its manifests are applied
+	if err := kept.Save(); err != nil {
 		return err
 	}
 	if _, err := os.Stat(st.Cluster.Kubeconfig()); errors.Is(err, os.ErrNotExist) {

@@ -70,8 +70,11 @@ func (k *Conn) attach(name string, p *ebpf.Program) (bool, error) {
 	return true, fresh.Pin(k.linkPin(name))
 }
 
-// link opens a pinned link; nil when there is none.
+// link opens a pinned link; nil when there is none. That is asked of the file system, for which no capability is needed.
 func (k *Conn) link(name string) (link.Link, error) {
+	if _, err := os.Lstat(k.linkPin(name)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	l, err := link.LoadPinnedLink(k.linkPin(name), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +16,9 @@ import (
 // Where the file systems are: first as a container sees the host's, then as the host does. On hosts with both versions of
 // control groups, version 2 is below the other.
 var (
-	cgroups     = []string{"/host/cgroup", "/host/cgroup/unified", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
-	fileSystems = []string{"/host/bpf", "/sys/fs/bpf"}
+	cgroups = []string{"/host/cgroup", "/host/cgroup/unified", "/host/sys/fs/cgroup", "/host/sys/fs/cgroup/unified",
+		"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
+	fileSystems = []string{"/host/bpf", "/host/sys/fs/bpf", "/sys/fs/bpf"}
 )
 
 // FindCgroup returns the folder of the node's control group of version 2: the top of what is mounted.
@@ -24,6 +26,28 @@ func FindCgroup() string { return find(cgroups, unix.CGROUP2_SUPER_MAGIC) }
 
 // FindFS returns where a BPF file system is mounted.
 func FindFS() string { return find(fileSystems, unix.BPF_FS_MAGIC) }
+
+// MountFS mounts a BPF file system at the first of its usual places that is there, unless one has it already. It reports
+// whether it did. In a container the mount must go through to the host (mountPropagation Bidirectional).
+func MountFS() (bool, error) { return mountFS(fileSystems) }
+
+func mountFS(folders []string) (bool, error) {
+	dir := find(folders, unix.BPF_FS_MAGIC)
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC {
+		return false, nil
+	}
+	for _, dir = range folders {
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if err := unix.Mount("bpf", dir, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=700"); err != nil {
+			return false, fmt.Errorf("bpf: mount a BPF file system on %s: %w", dir, explain(err))
+		}
+		return true, nil
+	}
+	return false, fmt.Errorf("bpf: no folder %s: this kernel has no CONFIG_BPF_SYSCALL: %w", dir, errors.ErrUnsupported)
+}
 
 // find returns the first of the folders that is on a file system of a kind, else the last, for the error to name.
 func find(folders []string, magic int64) string {

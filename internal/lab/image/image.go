@@ -1,5 +1,6 @@
-// Package image writes container images that hold one static program and nothing else, as OCI archives, and reads the
-// names out of archives that others wrote. It needs no registry, no container runtime and no network.
+// Package image writes container images that hold one static program, and where wanted programs of this host with their
+// libraries, as OCI archives, and reads the names out of archives that others wrote. It needs no registry, no container
+// runtime and no network.
 package image
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // Image is one program as an image.
@@ -20,6 +22,14 @@ type Image struct {
 	Program    string   // path in the image, by default /<base name of Binary>
 	Entrypoint []string // by default the program
 	Env        []string // PATH is added
+	Files      []File   // of this host, beside the program
+}
+
+// File is a file or a symbolic link in an image.
+type File struct {
+	Name string // path in the image
+	From string // the host's file; "" for a link
+	Link string // where a link leads
 }
 
 const (
@@ -114,18 +124,9 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// writeLayer writes the program, and the folders without which common libraries fail, and returns the layer's size.
+// writeLayer writes the program, the other files, and the folders without which common libraries fail, and returns the layer's size.
 // Times are zero: same input, same bytes.
 func (i Image) writeLayer(to io.Writer) (int64, error) {
-	f, err := os.Open(i.Binary)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
 	c := &counter{to: to}
 	w := tar.NewWriter(c)
 	for _, d := range []tar.Header{{Name: "tmp/", Mode: 0o1777}, {Name: "etc/", Mode: 0o755}, {Name: "run/", Mode: 0o755}} {
@@ -134,16 +135,39 @@ func (i Image) writeLayer(to io.Writer) (int64, error) {
 			return 0, err
 		}
 	}
-	if err := w.WriteHeader(&tar.Header{Name: i.program()[1:], Mode: 0o755, Size: st.Size()}); err != nil {
-		return 0, err
-	}
-	if _, err := io.Copy(w, f); err != nil {
-		return 0, err
+	for _, file := range append([]File{{Name: i.program(), From: i.Binary}}, i.Files...) {
+		if err := file.write(w); err != nil {
+			return 0, err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return 0, err
 	}
 	return c.n, nil
+}
+
+// write writes the file as one that everybody may read and execute.
+func (f File) write(w *tar.Writer) error {
+	h := tar.Header{Name: strings.TrimPrefix(f.Name, "/"), Mode: 0o755}
+	if f.Link != "" {
+		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.Link, 0o777
+		return w.WriteHeader(&h)
+	}
+	from, err := os.Open(f.From)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	st, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	h.Size = st.Size()
+	if err := w.WriteHeader(&h); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, from)
+	return err
 }
 
 func writeFile(w *tar.Writer, name string, mode int64, data []byte) error {

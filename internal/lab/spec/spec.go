@@ -44,6 +44,7 @@ type Cluster struct {
 	Kubernetes  string `json:"kubernetes"` // absolute path of podway-lab
 	Podway      string `json:"podway"`     // absolute path of podway
 	Networking  string `json:"networking"`
+	ProxyMode   string `json:"proxyMode,omitempty"`   // of podway's service proxy; empty = its default
 	UpstreamDNS string `json:"upstreamDNS,omitempty"` // name server for names outside the cluster, or none
 	Port        int    `json:"port"`                  // of the API server on the host's 127.0.0.1
 

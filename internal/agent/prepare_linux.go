@@ -1,0 +1,34 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/podway/podway/internal/hop/proxy/ebpf"
+	"github.com/podway/podway/internal/kernel/bpf"
+)
+
+// PrepareMode does, in a privileged process and before the agent starts, what a mode of the service proxy needs of the node
+// and the agent may not do: mode ebpf gets a BPF file system. In any other mode the agent has no right to the programs that
+// mode ebpf left at the sockets, so they end here; that mode's rules for packets serve until the new ones are proven.
+func PrepareMode(ctx context.Context, mode string, log *slog.Logger) error {
+	if mode == "ebpf" {
+		mounted, err := bpf.MountFS()
+		if err != nil {
+			return fmt.Errorf("agent: prepare mode ebpf: %w", err)
+		}
+		if mounted {
+			log.Info("a BPF file system is mounted", "hop", "proxy")
+		}
+		return nil
+	}
+	ended, err := ebpf.Leave(ctx, ebpf.FromEnvironment())
+	if err != nil {
+		return fmt.Errorf("agent: leave mode ebpf: %w", err)
+	}
+	if ended {
+		log.Info("the programs of mode ebpf are gone; its rules for packets serve until those of the new mode do", "hop", "proxy", "to", mode)
+	}
+	return nil
+}
