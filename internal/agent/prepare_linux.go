@@ -5,14 +5,24 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/ebpf"
 	"github.com/podway/podway/internal/kernel/bpf"
+	"github.com/podway/podway/internal/kernel/sysctl"
 )
 
-// PrepareMode does, in a privileged process and before the agent starts, what a mode of the service proxy needs of the node
-// and the agent may not do: mode ebpf gets a BPF file system. In any other mode the agent has no right to the programs that
-// mode ebpf left at the sockets, so they end here; that mode's rules for packets serve until the new ones are proven.
-func PrepareMode(ctx context.Context, mode string, log *slog.Logger) error {
+// Prepare does for the service proxy, in a privileged process and before the agent starts, what the agent may not do: it
+// writes the one kernel setting that each mode needs, and makes the node ready for the mode.
+func Prepare(ctx context.Context, mode string, log *slog.Logger) error {
+	if err := proxy.BeLiberal(sysctl.Open(nil)); err != nil {
+		log.Warn("kernel setting", "hop", "proxy", "err", err) // the agent makes a finding of it
+	}
+	return prepareMode(ctx, mode, log)
+}
+
+// prepareMode mounts a BPF file system for mode ebpf. In any other mode the agent has no right to the programs that mode ebpf
+// left at the sockets, so they end here; that mode's rules for packets serve until the new ones are proven.
+func prepareMode(ctx context.Context, mode string, log *slog.Logger) error {
 	if mode == "ebpf" {
 		mounted, err := bpf.MountFS()
 		if err != nil {

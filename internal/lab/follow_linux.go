@@ -32,7 +32,7 @@ func (u *up) follow(ctx context.Context, printed int) error {
 			}
 			return err
 		}
-		revision = st.Revision
+		revision, st.Cluster.ProxyMode = st.Revision, mode // the supervisor knows the one that it was started with
 		for ; printed < len(st.Steps); printed++ {
 			u.sayStep(st, st.Steps[printed])
 		}
@@ -42,7 +42,6 @@ func (u *up) follow(ctx context.Context, printed int) error {
 		if !applying && podway && u.manifests != nil && st.Done(controlplane.APIServer) {
 			applying = true
 			u.cluster = st.Cluster
-			u.cluster.ProxyMode = mode // the supervisor knows the one that it was started with
 			go func() {
 				err := u.apply(ctx)
 				if err != nil {

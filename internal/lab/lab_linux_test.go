@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/podway/podway/internal/lab/api"
+	"github.com/podway/podway/internal/lab/cgroup"
+	"github.com/podway/podway/internal/lab/image"
 	"github.com/podway/podway/internal/lab/process"
 	"github.com/podway/podway/internal/lab/spec"
 	"github.com/podway/podway/internal/lab/supervisor"
@@ -40,15 +42,15 @@ func TestAStartKeepsWhatTheLabHadUnlessAskedOtherwise(t *testing.T) {
 	if c.Nodes != 2 || c.Networking != spec.NetworkingPodway || c.Port != DefaultPort || filepath.Base(c.Kubernetes) != "podway-lab" {
 		t.Errorf("a new lab is %+v", c)
 	}
-	c.Nodes, c.Networking = 5, spec.NetworkingNone
+	c.Nodes, c.Networking, c.ProxyMode = 5, spec.NetworkingNone, "ebpf"
 	if err := c.Save(); err != nil {
 		t.Fatal(err)
 	}
-	if c, err = resolve(Options{Dir: dir}); err != nil || c.Nodes != 5 || c.Networking != spec.NetworkingNone {
+	if c, err = resolve(Options{Dir: dir}); err != nil || c.Nodes != 5 || c.Networking != spec.NetworkingNone || c.ProxyMode != "ebpf" {
 		t.Errorf("the same lab again is %+v: %v", c, err)
 	}
-	if c, err = resolve(Options{Dir: dir, Nodes: 3}); err != nil || c.Nodes != 3 {
-		t.Errorf("asked for 3 nodes it has %d: %v", c.Nodes, err)
+	if c, err = resolve(Options{Dir: dir, Nodes: 3, ProxyMode: "iptables"}); err != nil || c.Nodes != 3 || c.ProxyMode != "iptables" {
+		t.Errorf("asked for 3 nodes and mode iptables it has %d and %s: %v", c.Nodes, c.ProxyMode, err)
 	}
 }
 
@@ -171,6 +173,48 @@ func TestPodsOfPodwaysImageAreReplacedWhenItIsBuiltAnew(t *testing.T) {
 	}
 	if got := stamp(workload("other/image:1")); got != nil {
 		t.Errorf("another image's pod is stamped %v", got)
+	}
+}
+
+func TestPodsAreReplacedWhenTheConfigurationThatTheyReadAtStartIsAnother(t *testing.T) {
+	c := spec.Cluster{Dir: t.TempDir(), Podway: "/x/podway"}
+	if err := os.MkdirAll(c.Images(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.Images(), "podway.tar"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	stamp := func(mode string) any {
+		pod := api.Object{"kind": "DaemonSet", "spec": map[string]any{"template": map[string]any{
+			"spec": map[string]any{"containers": []any{map[string]any{"image": "podway.local/podway:dev"}}}}}}
+		stampImages(c, []api.Object{pod, {"kind": "ConfigMap", "metadata": map[string]any{"name": "podway"}, "data": map[string]any{"PODWAY_PROXY_MODE": mode}}})
+		return child(child(child(child(pod, "spec"), "template"), "metadata"), "annotations")[configAnnotation]
+	}
+	if a, b := stamp("nftables"), stamp("ebpf"); a == "" || a == b || a != stamp("nftables") {
+		t.Errorf("stamps %v and %v", a, b)
+	}
+}
+
+func TestWhatAProxyModeLacksIsSaidBeforeTheStart(t *testing.T) {
+	one := cgroup.Host{Hierarchies: []cgroup.Hierarchy{{Mount: "/sys/fs/cgroup/cpu"}}}
+	two := cgroup.Host{Unified: true}
+	none := func() ([]image.File, error) { return nil, nil }
+	some := func() ([]image.File, error) { return []image.File{{Name: "/usr/sbin/xtables-nft-multi"}}, nil }
+	broken := func() ([]image.File, error) { return nil, errors.New("it needs libxtables.so.12") }
+	for _, c := range []struct {
+		mode     string
+		host     cgroup.Host
+		iptables func() ([]image.File, error)
+		want     string
+	}{
+		{"", one, none, ""}, {"nftables", one, none, ""}, {"iptables", one, some, ""}, {"ebpf", two, none, ""},
+		{"iptables", two, none, "install iptables"}, {"iptables", two, broken, "libxtables.so.12"},
+		{"ebpf", one, some, "control groups of version 2"},
+	} {
+		err := errors.Join(modeNeeds(c.mode, c.host, c.iptables)...)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("mode %q: %v, want %q", c.mode, err, c.want)
+		}
 	}
 }
 

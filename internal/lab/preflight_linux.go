@@ -50,7 +50,7 @@ func preflight(ctx context.Context, c *spec.Cluster) error {
 		miss("the kernel's control groups lack %s, which the kubelet needs; some systems want cgroup_enable=memory on the kernel's command line",
 			strings.Join(gone, ", "))
 	}
-	missing = append(missing, modeNeeds(c.ProxyMode, host)...)
+	missing = append(missing, modeNeeds(c.ProxyMode, host, image.IPTables)...)
 	if len(missing) > 0 {
 		return fmt.Errorf("lab: this machine cannot run a cluster yet:\n%w", errors.Join(missing...))
 	}
@@ -58,10 +58,10 @@ func preflight(ctx context.Context, c *spec.Cluster) error {
 }
 
 // modeNeeds is what this machine lacks for a mode of the service proxy.
-func modeNeeds(mode string, host cgroup.Host) (missing []error) {
+func modeNeeds(mode string, host cgroup.Host, iptables func() ([]image.File, error)) (missing []error) {
 	switch mode {
 	case "iptables":
-		tools, err := image.IPTables()
+		tools, err := iptables()
 		if err != nil {
 			return []error{fmt.Errorf("proxy mode iptables: %w", err)}
 		}

@@ -85,6 +85,9 @@ func number(d sysctl.Door, key string) (int, error) {
 // answers with a reset. Dropping such packets instead would hit connections that are not ours.
 const liberal = "net/netfilter/nf_conntrack_tcp_be_liberal"
 
+// BeLiberal switches that on, as far as this process may write it.
+func BeLiberal(d sysctl.Door) error { return d.Set(liberal, "1") }
+
 // track writes the settings of connection tracking. liberal is never switched off: others may rely on it by then.
 func (p *Proxy) track() (out []flow.Finding) {
 	if p.sysctl == nil {
@@ -93,7 +96,7 @@ func (p *Proxy) track() (out []flow.Finding) {
 	if p.tracking != nil {
 		out = p.tracking.Set(p.sysctl, p.config.Node, p.cpus)
 	}
-	if err := p.sysctl.Set(liberal, "1"); err != nil {
+	if err := BeLiberal(p.sysctl); err != nil {
 		f := finding(flow.ConntrackStrict, "node "+p.config.Node, fmt.Sprintf("nf_conntrack_tcp_be_liberal of node %s is not 1 and cannot be set: %v.", p.config.Node, err))
 		f.Severity = flow.Warning
 		out = append(out, f)
