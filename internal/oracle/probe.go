@@ -67,7 +67,7 @@ type asker struct {
 
 // Probes are all questions about a state, in a fixed order.
 func Probes(st *scenario.State) []Probe {
-	a := &asker{st, scenario.Declared(st.Snapshot)}
+	a := &asker{st, scenario.Declared(st, "")}
 	var out []Probe
 	for _, t := range a.targets() {
 		for _, c := range a.clients(t) {

@@ -67,8 +67,7 @@ func (e Expectation) At(l Level) bool {
 	return len(e.Levels) == 0
 }
 
-// In reports whether the expectation is to be checked in a mode of the service proxy; "" is a run that has none, or the
-// default one.
+// In reports whether the expectation is to be checked in a mode of the service proxy; "" is a run that has none.
 func (e Expectation) In(mode string) bool {
 	yes := true
 	for _, m := range e.Modes {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/podway/podway/internal/flow/spelling"
+	"github.com/podway/podway/internal/hop/proxy/config"
 )
 
 // Load reads a scenario from disk.
@@ -36,6 +37,7 @@ func Parse(name string, data []byte) (*File, error) {
 type parser struct {
 	file     *File
 	objects  *objects
+	proxy    *config.File // of every state
 	problems []error
 }
 
@@ -60,6 +62,8 @@ func (p *parser) read(data []byte) {
 	for i, f := range ar.Files {
 		line := starts[i]
 		switch {
+		case f.Name == proxyFile && i == 0:
+			p.proxyFile(f.Data, line)
 		case f.Name == "cluster.yaml" && len(p.file.Steps) == 0, p.nextThen(f.Name):
 			p.step(f.Name, f.Data, line)
 		case p.currentExpect(f.Name):
@@ -91,8 +95,10 @@ func (p *parser) currentExpect(name string) bool {
 func (p *parser) misplaced(name string) error {
 	n := len(p.file.Steps)
 	switch {
+	case name == proxyFile:
+		return fmt.Errorf("%s: must be the first file, before cluster.yaml", name)
 	case n == 0:
-		return fmt.Errorf("%s: the first file must be cluster.yaml", name)
+		return fmt.Errorf("%s: the first file must be cluster.yaml, or proxy.yaml before it", name)
 	case name == "cluster.yaml":
 		return errors.New("cluster.yaml is there twice")
 	case thenFile.MatchString(name):
@@ -110,6 +116,15 @@ func expectName(step int) string {
 	return fmt.Sprintf("expect-%d", step)
 }
 
+// proxyFile reads the configuration of the service proxy.
+func (p *parser) proxyFile(data []byte, line int) {
+	var problems []Problem
+	p.proxy, problems = proxyConfig(data)
+	for _, pr := range problems {
+		p.problem(line+pr.Line, pr.Err)
+	}
+}
+
 // step applies one YAML file to the objects and keeps the state that results.
 func (p *parser) step(name string, data []byte, line int) {
 	for _, pr := range p.objects.apply(data, len(p.file.Steps) > 0) {
@@ -118,6 +133,9 @@ func (p *parser) step(name string, data []byte, line int) {
 	st, err := p.objects.state()
 	if err != nil {
 		p.problem(line, err)
+	}
+	if st != nil {
+		st.proxy = p.proxy
 	}
 	p.file.Steps = append(p.file.Steps, Step{Name: name, State: st})
 }

@@ -183,6 +183,55 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func TestTheProxysConfigurationIsRead(t *testing.T) {
+	f, err := Parse("x", []byte(configured("nodePortAddresses: [10.90.0.0/24]\niptables: {masqueradeAll: true}\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, all := range map[string]bool{"": true, "nftables": false, "iptables": true, "ipvs": true} {
+		got := f.Steps[1].State.Settings(mode)
+		if got.MasqueradeAll != all || got.LocalPods.Mode != 0 || !slices.Equal(got.NodePorts.In, []netip.Prefix{netip.MustParsePrefix("10.90.0.0/24")}) {
+			t.Errorf("mode %q: %+v", mode, got)
+		}
+	}
+	f, err = Parse("x", []byte(configured("ipvs: {scheduler: lc}\ndetectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: br0}\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := f.Steps[0].State
+	if a, b := st.Settings("ipvs"), st.Settings("nftables"); a.IPVS.Scheduler != "lc" || b.IPVS.Scheduler != "" || b.LocalPods.Interface != "br0" || b.NodePorts.All {
+		t.Errorf("ipvs %+v\nnftables %+v", a, b)
+	}
+}
+
+// configured is the shop with a configuration of the service proxy.
+func configured(text string) string {
+	return strings.Replace(shop, "-- cluster.yaml --\n", "-- proxy.yaml --\n"+text+"-- cluster.yaml --\n", 1)
+}
+
+func TestWhatIsWrongInTheProxysConfigurationIsSaid(t *testing.T) {
+	for text, want := range map[string]string{
+		"# a remark\nnodePortAddress: [all]\n": `x:4: proxy.yaml: unknown field "nodePortAddress"`,
+		"ipvs:\n  schedular: rr\n":             `x:4: proxy.yaml: unknown field "ipvs.schedular"`,
+		"conntrack: {min: 7}\n":                "x:3: proxy.yaml: conntrack.min: changes nothing in a scenario",
+		"mode: ipvs\n":                         "x:3: proxy.yaml: mode: the mode is the run's (--proxy-mode)",
+		"clusterCIDR: 10.0.0.0/8\nnodePortAddresses: [everywhere]\n": `x:4: proxy.yaml: nodePortAddresses[0]: "everywhere": want a range`,
+		"kind: Pod\napiVersion: v1\n":                                "x:2: proxy.yaml: kind \"Pod\"",
+		"nodePortAddresses: [all]\n---\nclusterCIDR: 10.0.0.0/8\n":   "x:2: proxy.yaml: 2 YAML documents",
+		"iptables: {masqueradeAll: yess}\n":                          "proxy.yaml: ",
+		"featureGates: {NFTablesProxyMode: true}\n":                  "x:3: proxy.yaml: featureGates.NFTablesProxyMode: changes nothing",
+	} {
+		_, err := Parse("x", []byte(configured(text)))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	late := shop + "-- proxy.yaml --\nnodePortAddresses: [all]\n"
+	if _, err := Parse("x", []byte(late)); err == nil || !strings.Contains(err.Error(), "must be the first file") {
+		t.Errorf("after the cluster: %v", err)
+	}
+}
+
 // Damaged files are errors or other scenarios, never a panic.
 func TestDamagedFilesAreReadOrRefused(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,11 +34,8 @@ func KernelWorld(o KernelOptions) (Maker, error) {
 	return func(context.Context) (World, error) { return newKernelWorld(o) }, nil
 }
 
-// ebpfMode is the proxy mode whose programs must see the sockets of their own node alone: each node has a control group.
-const ebpfMode = "ebpf"
-
 // ProxyMode is the mode of the service proxy on every node.
-func (w *kernelWorld) ProxyMode() string { return w.o.ProxyMode }
+func (w *kernelWorld) ProxyMode() string { return cmp.Or(w.o.ProxyMode, defaultMode) }
 
 type kernelWorld struct {
 	o     KernelOptions
@@ -117,7 +115,7 @@ func (w *kernelWorld) Close() error {
 func (w *kernelWorld) Step(ctx context.Context, f *File, i int) error {
 	st := f.Steps[i].State
 	w.snapshot, w.api, w.firstNode = st.Snapshot, st.api, st.entry()
-	w.index, w.decl = trace.NewIndex(st.Snapshot), Declared(st.Snapshot)
+	w.index, w.decl = trace.NewIndex(st.Snapshot), Declared(st, w.ProxyMode())
 	if err := w.bringNodes(ctx, f, st); err != nil {
 		return err
 	}
@@ -179,7 +177,7 @@ func (w *kernelWorld) bringNodes(ctx context.Context, f *File, st *State) error 
 }
 
 func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOptions, error) {
-	o := NodeOptions{Node: name, ProxyMode: w.o.ProxyMode, Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
+	o := NodeOptions{Node: name, ProxyMode: w.ProxyMode(), Proxy: st.Settings(w.ProxyMode()), Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
 	o.Without = slices.Clone(w.o.Without)
 	if w.o.KubeProxy.Program != "" {
 		o.Without = append(o.Without, trace.HopProxy)

@@ -46,6 +46,9 @@ type (
 	}
 )
 
+// errNoConfig is why a scenario with a proxy.yaml does not run beside that program.
+var errNoConfig = errors.New("the program in the hop proxy's place takes no " + proxyFile)
+
 // startKubeProxy starts the process on a node.
 func startKubeProxy(ctx context.Context, h *nettest.Host, o KubeProxy, n *corev1.Node) (*kubeProxy, error) {
 	p, err := h.Start(ctx, []string{o.Program})

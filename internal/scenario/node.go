@@ -12,6 +12,7 @@ import (
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
+	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
 )
@@ -22,8 +23,9 @@ type NodeOptions struct {
 	Dir     string       // for files that the hops keep; it exists and belongs to this node alone
 	Addrs   []netip.Addr // of the node
 	Ingress bool         // the hop ingress alone, in a Pod
-	// ProxyMode is the backend of the hop proxy; "" = the default.
+	// ProxyMode is the backend of the hop proxy; "" = the default. Proxy is what the scenario's proxy.yaml means in it.
 	ProxyMode string
+	Proxy     proxy.Settings
 	// Without names hops that another program stands in for.
 	Without []string
 	// Cgroup and BPF are the node's control group and a folder on a BPF file system; "" = it has none of its own.

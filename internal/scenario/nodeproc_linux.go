@@ -35,7 +35,9 @@ func (w *kernelWorld) start(ctx context.Context, h *nettest.Host, o NodeOptions,
 	}
 	n := &kernelNode{name: o.Node, opts: o, host: h, proc: p, enc: json.NewEncoder(p.Stdin), dec: json.NewDecoder(p.Stdout)}
 	_, err = n.call(request{Op: "open", Scenario: f.data, Options: o})
-	if err == nil && w.o.KubeProxy.Program != "" && !o.Ingress {
+	if kube := w.o.KubeProxy.Program != "" && !o.Ingress; err == nil && kube && f.Steps[0].State.proxy != nil {
+		err = errNoConfig
+	} else if err == nil && kube {
 		n.kube, err = startKubeProxy(ctx, h, w.o.KubeProxy, w.api.nodes[o.Node])
 	}
 	if err != nil {

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -54,12 +53,12 @@ func checkAll(t *testing.T, l Level, w Maker) {
 func TestEveryScenarioHoldsForTheModel(t *testing.T) { checkAll(t, Model, ModelWorld) }
 
 func TestEveryScenarioHoldsForTheRules(t *testing.T) {
-	for _, mode := range slices.Sorted(maps.Keys(renderers)) {
+	for _, mode := range slices.Sorted(maps.Keys(backends)) {
 		w, err := RulesWorld(mode)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(cmp.Or(mode, "default"), func(t *testing.T) { checkAll(t, Rules, w) })
+		t.Run(mode, func(t *testing.T) { checkAll(t, Rules, w) })
 	}
 	if _, err := RulesWorld("none"); err == nil {
 		t.Error("an unknown proxy mode has rules")

@@ -17,6 +17,7 @@ import (
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/control/endpointslice"
 	"github.com/podway/podway/internal/control/loadbalancer"
+	"github.com/podway/podway/internal/hop/proxy/config"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -29,7 +30,8 @@ type State struct {
 	Restart  []string                      // nodes whose processes are killed and started anew before this state
 	Failing  []string                      // nodes whose proxy cannot write at the first try of this state
 
-	api *apiObjects
+	api   *apiObjects
+	proxy *config.File // nil = nothing was said
 }
 
 // The annotations on a Pod that list ports, such as "8080,9090", on which its process does not listen at level kernel, or

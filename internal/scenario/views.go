@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -30,14 +31,15 @@ var (
 	ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")}
 )
 
-// Declared is the view of level model: what the API says at every hop.
-func Declared(s *model.Snapshot) trace.View {
+// Declared is what the API says at every hop of a state, with the service proxy in a mode. "" is the view of level model:
+// none in particular.
+func Declared(st *State, mode string) trace.View {
 	names, err := dns.New(dns.Options{NoUpstream: true, CIDRs: slices.Concat(ServiceCIDRs, ClusterCIDRs)})
-	table := routes.Build(routes.Config{}, s)
+	table := routes.Build(routes.Config{}, st.Snapshot)
 	hops := map[string]func(*model.Snapshot, flow.Flow) flow.Verdict{
 		trace.HopAnnounce: announce.Declared,
 		trace.HopIngress:  func(_ *model.Snapshot, f flow.Flow) flow.Verdict { return table.Verdict(f) },
-		trace.HopProxy:    proxy.New(proxy.Options{ServiceCIDRs: ServiceCIDRs}).Declared,
+		trace.HopProxy:    proxy.New(proxy.Options{ServiceCIDRs: ServiceCIDRs, Settings: st.Settings(mode), Backend: backends[mode]}).Declared,
 		trace.HopPodnet: func(s *model.Snapshot, f flow.Flow) flow.Verdict {
 			return podnet.Declared(s, podnet.Options{ServiceCIDRs: ServiceCIDRs}, nil, f)
 		},
@@ -45,43 +47,50 @@ func Declared(s *model.Snapshot) trace.View {
 	if err == nil { // else the walk says that the hop was not checked
 		hops[trace.HopName] = names.Declared
 	}
-	return trace.Functions{Snapshot: s, Hops: hops}
+	return trace.Functions{Snapshot: st.Snapshot, Hops: hops}
 }
+
+// The mode that "" stands for where a mode is needed, and those that need something of a node.
+const (
+	defaultMode = "nftables"
+	ebpfMode    = "ebpf" // its programs must see the sockets of their own node alone: each node has a control group
+)
 
 // rendered is the view of level rules: what each hop would write, evaluated. It follows a scenario from step to step, so
 // that what is derived from an earlier state is asked, not what is made anew.
 type rendered struct {
 	s       *model.Snapshot
-	render  func(*proxy.Plan) proxy.Ruleset
+	mode    string
+	backend proxy.Backend
 	plans   map[string]proxy.Ruleset // by node
 	planner map[string]*proxy.Planner
 	names   *answers.View
 	table   *routes.Table
 }
 
-// renderers make the rules of each backend of the service proxy; "" is the default one.
-var renderers = map[string]func(*proxy.Plan) proxy.Ruleset{
-	"":         func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
-	"nftables": func(p *proxy.Plan) proxy.Ruleset { return nft.Render(p) },
-	"iptables": func(p *proxy.Plan) proxy.Ruleset { return iptables.Render(p) },
-	"ipvs":     func(p *proxy.Plan) proxy.Ruleset { return ipvs.Render(p, ipvs.Options{}) },
-	"ebpf":     func(p *proxy.Plan) proxy.Ruleset { return ebpf.Render(p, nft.Render(p)) },
+// backends are those of the service proxy, without a host: for their rules and for what they cannot do.
+var backends = map[string]proxy.Backend{
+	defaultMode: nft.New(nil),
+	"iptables":  iptables.New(nil, nil),
+	"ipvs":      ipvs.New(ipvs.Doors{}, ipvs.Options{}, nil),
+	ebpfMode:    ebpf.New(ebpf.Host{Packets: nft.New(nil)}),
 }
 
-// NewRendered returns the views of level rules for one scenario, to be asked for in the order of its steps. It panics on a
-// proxy mode without a renderer.
+// NewRendered returns the views of level rules for one scenario, to be asked for in the order of its steps. It panics on an
+// unknown proxy mode.
 func NewRendered(proxyMode string) Views {
-	r := &rendered{planner: map[string]*proxy.Planner{}, render: renderers[proxyMode]}
-	if r.render == nil {
-		panic("scenario: no renderer of proxy mode " + proxyMode)
+	r := &rendered{planner: map[string]*proxy.Planner{}, mode: cmp.Or(proxyMode, defaultMode)}
+	if r.backend = backends[r.mode]; r.backend == nil {
+		panic("scenario: no backend of proxy mode " + proxyMode)
 	}
-	return func(s *model.Snapshot) trace.View {
-		r.follow(s)
+	return func(st *State) trace.View {
+		r.follow(st)
 		return r
 	}
 }
 
-func (r *rendered) follow(s *model.Snapshot) {
+func (r *rendered) follow(st *State) {
+	s := st.Snapshot
 	change := model.Diff(r.s, s)
 	if r.table == nil {
 		r.table = routes.Build(routes.Config{}, s)
@@ -95,14 +104,15 @@ func (r *rendered) follow(s *model.Snapshot) {
 		r.names, _ = r.names.Apply(s, change)
 	}
 	r.plans = map[string]proxy.Ruleset{}
+	_, balances := r.backend.(proxy.Balancer)
 	for name := range s.Nodes.All() {
 		p, c := r.planner[name], change
 		if p == nil {
-			p, c = proxy.Config{Node: name, ServiceCIDRs: ServiceCIDRs}.Planner(), model.Everything()
+			p, c = proxy.Config{Node: name, ServiceCIDRs: ServiceCIDRs, Settings: st.Settings(r.mode), Random: !balances}.Planner(), model.Everything()
 			r.planner[name] = p
 		}
 		plan, _ := p.Update(s, c)
-		r.plans[name] = r.render(plan)
+		r.plans[name] = r.backend.Render(plan)
 	}
 	r.s = s
 }

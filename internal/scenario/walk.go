@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -12,16 +13,19 @@ import (
 	"github.com/podway/podway/internal/trace"
 )
 
-// Views makes the view of one layer for a snapshot.
-type Views func(*model.Snapshot) trace.View
+// Views makes the view of one layer for a state.
+type Views func(*State) trace.View
 
 // ModelWorld makes worlds of level model: each question is walked through what the hops declare.
-func ModelWorld(context.Context) (World, error) { return &walkWorld{views: Declared}, nil }
+func ModelWorld(context.Context) (World, error) {
+	return &walkWorld{views: func(st *State) trace.View { return Declared(st, "") }}, nil
+}
 
 // RulesWorld makes worlds of level rules: each question is walked through what the hops would write, the service proxy in
 // one of its modes ("" = the default). An unknown mode is an error.
 func RulesWorld(proxyMode string) (Maker, error) {
-	if renderers[proxyMode] == nil {
+	proxyMode = cmp.Or(proxyMode, defaultMode)
+	if backends[proxyMode] == nil {
 		return nil, fmt.Errorf("scenario: level rules knows no proxy mode %q", proxyMode)
 	}
 	return func(context.Context) (World, error) {
@@ -42,8 +46,8 @@ func (w *walkWorld) ProxyMode() string { return w.mode }
 func (w *walkWorld) Close() error { return nil }
 
 func (w *walkWorld) Step(_ context.Context, f *File, i int) error {
-	s := f.Steps[i].State.Snapshot
-	w.view, w.index = w.views(s), trace.NewIndex(s)
+	st := f.Steps[i].State
+	w.view, w.index = w.views(st), trace.NewIndex(st.Snapshot)
 	return nil
 }
 

@@ -24,7 +24,7 @@ func Hops(o scenario.NodeOptions) ([]hop.Hop, error) {
 	}
 	opt := agent.Options{
 		Node: o.Node, ClusterCIDRs: scenario.ClusterCIDRs, ServiceCIDRs: scenario.ServiceCIDRs, ResolvConf: o.ResolvConf(),
-		ProxyMode: o.ProxyMode, Podnet: podnet.Options{ConfigPath: o.ConfigPath(), StoreDir: o.StoreDir()},
+		ProxyMode: o.ProxyMode, Proxy: o.Proxy, Podnet: podnet.Options{ConfigPath: o.ConfigPath(), StoreDir: o.StoreDir()},
 	}
 	for _, a := range o.Addrs {
 		opt.DNSListen = append(opt.DNSListen, netip.AddrPortFrom(a, scenario.DNSPort))

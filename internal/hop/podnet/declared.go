@@ -15,7 +15,7 @@ import (
 func Declared(s *model.Snapshot, o Options, host *Host, f flow.Flow) flow.Verdict {
 	o = o.withDefaults()
 	dst := f.Dst.Addr()
-	if n := nodeWith(s, dst); n != nil || isGateway(s, f.Node, dst) {
+	if n := nodeWith(s, dst); n != nil || isGateway(s, f.Node, dst) || isLoopback(s, f) {
 		if n == nil {
 			n = s.Nodes.At(f.Node)
 		}
@@ -43,6 +43,11 @@ func leaves(s *model.Snapshot, o Options, host *Host, f flow.Flow) bool {
 		return false
 	}
 	return !contains(inside(s, o, self, host), f.Dst.Addr())
+}
+
+// isLoopback reports whether a flow stays on the node itself.
+func isLoopback(s *model.Snapshot, f flow.Flow) bool {
+	return f.Dst.Addr().IsLoopback() && s.Nodes.At(f.Node) != nil
 }
 
 // isGateway reports whether the address is the node's own in one of its ranges. Other nodes send packets for it as for
