@@ -7,3 +7,8 @@ import _ "embed"
 //
 //go:embed demo/demo.yaml
 var Demo []byte
+
+// Soak is the YAML of the servers and clients that `make soak` and the end-to-end test put under load.
+//
+//go:embed soak/soak.yaml
+var Soak []byte

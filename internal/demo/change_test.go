@@ -69,13 +69,6 @@ func contains(pods []pod, p pod) bool {
 	return false
 }
 
-// load is what the echo program's load says with -json.
-type load struct {
-	Requests int            `json:"requests"`
-	Failed   int            `json:"failed"`
-	Why      map[string]int `json:"reasons"`
-}
-
 // rollingUpdate restarts the echo Deployment while three clients send requests, each connection new: through the
 // ClusterIP from a Pod, through the NodePort-less LoadBalancer address and through the Ingress from outside.
 func rollingUpdate(ctx context.Context, t *testing.T, w *world) {

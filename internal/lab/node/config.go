@@ -112,6 +112,7 @@ evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFr
 nodeStatusUpdateFrequency: 5s
 nodeLeaseDurationSeconds: 10
 makeIPTablesUtilChains: false
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 volumePluginDir: /var/lib/kubelet/volumeplugins
 podLogsDir: /var/log/pods
 healthzBindAddress: 127.0.0.1

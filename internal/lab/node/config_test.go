@@ -21,6 +21,9 @@ func TestTheKubeletIsConfiguredForACgroupOfEitherVersionAndTheLabsNames(t *testi
 		IPTables        *bool             `json:"makeIPTablesUtilChains"`
 		EvictionHard    map[string]string `json:"evictionHard"`
 		VolumePluginDir string            `json:"volumePluginDir"`
+		BackOff         struct {
+			Most string `json:"maxContainerRestartPeriod"`
+		} `json:"crashLoopBackOff"`
 	}
 	if err := yaml.Unmarshal([]byte(kubeletConfig("node-7")), &c); err != nil {
 		t.Fatal(err)
@@ -33,6 +36,9 @@ func TestTheKubeletIsConfiguredForACgroupOfEitherVersionAndTheLabsNames(t *testi
 	}
 	if c.Cert != "/run/podway-lab/pki/node-7.crt" || c.Endpoint != "unix:///run/containerd/containerd.sock" {
 		t.Errorf("certificate %s, runtime %s", c.Cert, c.Endpoint)
+	}
+	if c.BackOff.Most != "1s" {
+		t.Errorf("a container that ended is started after up to %s", c.BackOff.Most)
 	}
 	if c.IPTables == nil || *c.IPTables {
 		t.Error("the kubelet writes iptables chains")
