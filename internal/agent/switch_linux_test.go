@@ -32,15 +32,19 @@ var vip = netip.MustParseAddrPort("10.96.0.7:80")
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	nettest.Need(t, nettest.Root, nettest.NFT, nettest.IPTables)
+	nettest.Need(t, nettest.Root, nettest.NFT, nettest.IPTables, nettest.EBPF)
 	w, err := nettest.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
 	l := &lab{t: t}
+	l.ok(w.UseCgroups())
 	l.node, err = w.AddNode("node-a", 0)
 	l.ok(err)
+	for name, path := range map[string]string{"PODWAY_CGROUP": l.node.Cgroup(), "PODWAY_BPF": l.node.BPF(), "PODWAY_NETNS": t.TempDir()} {
+		t.Setenv(name, path)
+	}
 	b := model.NewBuilder(nil)
 	b.Put(&model.Node{Name: "node-a", Ready: true, Addrs: l.node.Addrs, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")}})
 	slice := &model.EndpointSlice{Name: model.N("shop", "web-1"), Service: model.N("shop", "web"), AddressType: "IPv4",
@@ -110,13 +114,17 @@ func (l *lab) knock(ctx context.Context) (tried, failed *atomic.Int64, done chan
 	return tried, failed, done
 }
 
+// whole is what a node has of a mode: ebpf keeps the rules of nftables.
+var whole = map[string]string{"nftables": "proxy nftables", "iptables": "proxy iptables", "ebpf": "proxy nftables, proxy ebpf"}
+
 func TestAModeFollowsAnotherWithoutLosingAConnection(t *testing.T) {
-	for _, c := range [][2]string{{"iptables", "nftables"}, {"nftables", "iptables"}} {
+	for _, c := range [][2]string{{"iptables", "nftables"}, {"nftables", "iptables"}, {"nftables", "ebpf"}, {"ebpf", "nftables"},
+		{"iptables", "ebpf"}, {"ebpf", "iptables"}} {
 		t.Run(c[0]+" to "+c[1], func(t *testing.T) {
 			l := newLab(t)
 			_, err := l.proxy(c[0]).Apply(t.Context(), l.snapshot, model.Everything())
 			l.ok(err)
-			if got := l.has(); got != "proxy "+c[0] {
+			if got := l.has(); got != whole[c[0]] {
 				t.Fatalf("at first: %q", got)
 			}
 			var open net.Conn
@@ -136,12 +144,15 @@ func TestAModeFollowsAnotherWithoutLosingAConnection(t *testing.T) {
 			if tried.Load() < 5 || failed.Load() > 0 {
 				t.Errorf("%d of %d new connections failed", failed.Load(), tried.Load())
 			}
-			if got := l.has(); got != "proxy "+c[1] || len(r.Findings) > 0 {
+			if got := l.has(); got != whole[c[1]] || len(r.Findings) > 0 {
 				t.Errorf("afterwards: %q, findings %+v", got, r.Findings)
 			}
-			if want := "from=" + c[0] + " to=" + c[1] + " reached=" + vip.String(); !strings.Contains(l.log.String(), want) {
+			// Between nftables and ebpf the rules stay: nothing of the first is left in the second, only programs the other way.
+			want := "from=" + c[0] + " to=" + c[1] + " reached=" + vip.String()
+			if c != [2]string{"nftables", "ebpf"} && !strings.Contains(l.log.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, l.log.String())
 			}
+			l.same(c[1])
 			l.ok(open.SetDeadline(time.Now().Add(5 * time.Second)))
 			if _, err := open.Write([]byte("who\n")); err != nil {
 				t.Errorf("the connection from before: %v", err)
@@ -149,6 +160,43 @@ func TestAModeFollowsAnotherWithoutLosingAConnection(t *testing.T) {
 				t.Errorf("the connection from before: %d bytes, %v", n, err)
 			}
 		})
+	}
+}
+
+// same asserts that a fresh process of the mode finds what it would write: nothing that it needs went with the old mode.
+func (l *lab) same(mode string) {
+	l.t.Helper()
+	a, err := l.proxy(mode).Apply(l.t.Context(), l.snapshot, model.Everything())
+	l.ok(err)
+	if a.Changed != 0 {
+		l.t.Errorf("a fresh process of mode %s had to change %d", mode, a.Changed)
+	}
+}
+
+// A privileged process that starts before the agent of another mode ends the programs of mode ebpf, whose rules then serve.
+func TestTheProgramsOfModeEBPFEndBeforeAnAgentThatMayNotEndThem(t *testing.T) {
+	l := newLab(t)
+	_, err := l.proxy("ebpf").Apply(t.Context(), l.snapshot, model.Everything())
+	l.ok(err)
+	ctx, stop := context.WithCancel(t.Context())
+	tried, failed, done := l.knock(ctx)
+	time.Sleep(50 * time.Millisecond)
+	log := slog.New(slog.NewTextHandler(&l.log, nil))
+	l.ok(prepareMode(t.Context(), "ebpf", log)) // a BPF file system is there
+	if got := l.has(); got != whole["ebpf"] {
+		t.Errorf("prepared for its own mode the node has %q", got)
+	}
+	l.ok(prepareMode(t.Context(), "iptables", log))
+	time.Sleep(50 * time.Millisecond)
+	stop()
+	<-done
+	if got := l.has(); got != whole["nftables"] || tried.Load() < 5 || failed.Load() > 0 {
+		t.Errorf("the node has %q; %d of %d connections failed", got, failed.Load(), tried.Load())
+	}
+	before := l.log.Len()
+	l.ok(prepareMode(t.Context(), "iptables", log))
+	if l.log.Len() != before {
+		t.Errorf("a second time: %s", l.log.String()[before:])
 	}
 }
 

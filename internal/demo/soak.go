@@ -21,7 +21,7 @@ type SoakOptions struct {
 	Dir       string // of the lab; it must not hold a lab that somebody uses
 	Mode      string // of the service proxy
 	Requests  int    // over each path, each over a new connection
-	Rate      int    // requests a second over each path
+	Rate      int    // requests a second over each path, where the machine can
 	KillEvery time.Duration
 	Out       io.Writer
 }
@@ -32,6 +32,9 @@ var ErrLost = errors.New("demo: requests failed")
 const (
 	soakNamespace = "soak"
 	soakNodePort  = "30081"
+	// underWay bounds the requests at a time over each path: a machine that is too slow for the rate sends more slowly, and
+	// does not count its own queue as lost.
+	underWay = 32
 )
 
 // Soak starts a cluster and sends requests through a ClusterIP, a node port and a load balancer address, while the servers
@@ -173,12 +176,12 @@ func (s *soak) answers(ctx context.Context, p soakPath) (err error) {
 
 // load sends the requests over all paths at the same time.
 func (s *soak) load(ctx context.Context) error {
-	length := time.Duration(s.options.Requests) * time.Second / time.Duration(s.options.Rate)
 	s.reports = make([]load, len(s.paths))
 	errs := make(chan error, len(s.paths))
 	for i, p := range s.paths {
 		go func() {
-			out, err := p.ask(ctx, "load", "-json", "-new", "-rate", strconv.Itoa(s.options.Rate), "-for", length.String(), p.url)
+			out, err := p.ask(ctx, "load", "-json", "-new", "-rate", strconv.Itoa(s.options.Rate), "-n", strconv.Itoa(s.options.Requests),
+				"-most", strconv.Itoa(underWay), p.url)
 			if e := json.Unmarshal([]byte(out), &s.reports[i]); e != nil {
 				errs <- fmt.Errorf("demo: %s: no report: %w: %w", p.name, e, err)
 				return

@@ -307,6 +307,20 @@ func TestLoadCountsWhatFailsAndWhy(t *testing.T) {
 	}
 }
 
+func TestLoadOfACertainNumberWaitsWhereTheServerIsSlow(t *testing.T) {
+	s := start(t)
+	url := "http://" + s.Addr("http").String() + "/sleep?ms=50"
+	began := time.Now()
+	out := must(t, nil, "load", "-n", "12", "-most", "3", "-rate", "1000", "-json", url)
+	var r loadReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Requests != 12 || r.Failed != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if took := time.Since(began); took < 4*50*time.Millisecond {
+		t.Errorf("12 requests of 50 ms, 3 at a time, took %s", took)
+	}
+}
+
 func TestLoadSeesACutConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

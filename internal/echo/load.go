@@ -27,19 +27,38 @@ type loadReport struct {
 	Max      float64        `json:"maxms"`
 }
 
-// load sends requests at a fixed rate, each whether or not the one before it was answered.
+// pace is how requests are sent.
+type pace struct {
+	length time.Duration // how long, unless count says how many
+	count  int
+	rate   int // a second
+	most   int // under way at a time; 0 = each is sent whether or not those before it were answered
+}
+
+// over reports whether the i-th request, due then, is not sent any more.
+func (p pace) over(i int, due time.Duration) bool {
+	if p.count > 0 {
+		return i >= p.count
+	}
+	return due >= p.length
+}
+
+// load sends requests at a fixed rate, or more slowly where -most holds it back.
 func load(ctx context.Context, c *call) error {
 	var f httpFlags
 	f.add(c.flags)
-	length := c.flags.Duration("for", 10*time.Second, "how long")
-	rate := c.flags.Int("rate", 200, "requests a second")
+	var p pace
+	c.flags.DurationVar(&p.length, "for", 10*time.Second, "how long")
+	c.flags.IntVar(&p.count, "n", 0, "how many requests, in the place of -for")
+	c.flags.IntVar(&p.rate, "rate", 200, "requests a second")
+	c.flags.IntVar(&p.most, "most", 0, "requests under way at a time (default: no limit)")
 	asJSON := c.flags.Bool("json", false, "print the report as JSON")
 	args, err := c.parse(1, 1)
 	if err != nil {
 		return err
 	}
-	if *rate < 1 {
-		return usageError{errors.New("-rate is less than 1")}
+	if p.rate < 1 || p.count < 0 || p.most < 0 {
+		return usageError{errors.New("-rate is less than 1, or -n or -most less than 0")}
 	}
 	client, err := f.client()
 	if err != nil {
@@ -48,7 +67,7 @@ func load(ctx context.Context, c *call) error {
 	if _, err := f.request(ctx, args[0]); err != nil {
 		return err
 	}
-	r := runLoad(ctx, *length, *rate, func() (string, error) {
+	r := runLoad(ctx, p, func() (string, error) {
 		req, err := f.request(context.WithoutCancel(ctx), args[0])
 		if err != nil {
 			return "", err
@@ -87,18 +106,25 @@ type errStatus int
 func (e errStatus) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
 // runLoad starts one request after the other at the rate and collects how they ended.
-func runLoad(ctx context.Context, length time.Duration, rate int, one func() (string, error)) loadReport {
+func runLoad(ctx context.Context, p pace, one func() (string, error)) loadReport {
 	r := loadReport{Reasons: map[string]int{}, Pods: map[string]int{}}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var took []time.Duration
+	room := make(chan struct{}, max(p.most, 1))
 	start := time.Now()
 	for i := 0; ; i++ {
-		due := time.Duration(i) * time.Second / time.Duration(rate)
-		if due >= length || !pause(ctx, due-time.Since(start)) {
+		due := time.Duration(i) * time.Second / time.Duration(p.rate)
+		if p.over(i, due) || !pause(ctx, due-time.Since(start)) {
 			break
 		}
+		if p.most > 0 {
+			room <- struct{}{}
+		}
 		wg.Go(func() {
+			if p.most > 0 {
+				defer func() { <-room }()
+			}
 			began := time.Now()
 			pod, err := one()
 			mu.Lock()
