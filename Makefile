@@ -5,9 +5,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/podway/podway/internal/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: help deps build bpf demo test check unit e2e clean
+.PHONY: help deps build bpf demo test check unit e2e soak clean
 help: ## show the targets
-	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
+	@grep -hE '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
 
 deps: ## install what is missing (Debian, Ubuntu), or say what to install
 	@$(SUDO) hack/deps.sh $(FOR)
@@ -55,6 +55,11 @@ oracle: ## random clusters on podway and on kube-proxy side by side: make oracle
 	@cd lab && go build -trimpath -tags providerless -ldflags '-s -w' -o ../bin/kubeproxy ./kubeproxy
 	@go build -o bin/oracle ./test/oracle
 	$(SUDO) bin/oracle -seed $(SEED) -cases $(CASES) -mode $(MODE) -peer $(PEER) -dir bin/differences $(REPLAY)
+
+REQUESTS ?= 100000
+soak: build ## many requests while servers are replaced and agents killed: make soak MODE=nftables REQUESTS=100000
+	@go build -o bin/soak ./test/soak
+	$(SUDO) bin/soak -mode $(MODE) -requests $(REQUESTS)
 
 bench-%: ## a benchmark beside its peer, for example: make bench-nft
 	$(SUDO) go run ./bench/$*

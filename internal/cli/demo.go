@@ -13,7 +13,7 @@ import (
 const demoDir = "/var/lib/podway-demo"
 
 func newDemo() *cobra.Command {
-	o, mode := demo.Options{}, ""
+	var o demo.Options
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Start a cluster, send requests through every path, print the trace, tear down",
@@ -29,9 +29,6 @@ cluster down. The exit code is 0 only if every request arrived.`,
 				return err
 			}
 			o.Podway, o.Out = self, cmd.OutOrStdout()
-			if err := os.Setenv("PODWAY_PROXY_MODE", mode); err != nil { // for the podway up that it starts
-				return err
-			}
 			err = demo.Run(cmd.Context(), o)
 			if errors.Is(err, demo.ErrNotArrived) {
 				return exitWith(ExitBroken, err)
@@ -42,7 +39,7 @@ cluster down. The exit code is 0 only if every request arrived.`,
 	f := c.Flags()
 	f.StringVar(&o.Dir, "dir", demoDir, "the demo cluster's folder")
 	f.IntVar(&o.Nodes, "nodes", 2, "number of nodes, at least 2")
-	f.StringVar(&mode, "proxy-mode", os.Getenv("PODWAY_PROXY_MODE"), "mode of the service proxy, as for podway up ($PODWAY_PROXY_MODE)")
+	f.StringVar(&o.Mode, "proxy-mode", os.Getenv("PODWAY_PROXY_MODE"), "mode of the service proxy, as for podway up ($PODWAY_PROXY_MODE)")
 	f.BoolVar(&o.Keep, "keep", false, "leave the cluster running")
 	return c
 }

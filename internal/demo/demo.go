@@ -17,7 +17,8 @@ type Options struct {
 	Podway string // the podway program; echo and podway-lab are beside it
 	Dir    string // of the lab; it must not hold a lab that somebody uses
 	Nodes  int
-	Keep   bool // leave the cluster running
+	Mode   string // of the service proxy; "" = its default
+	Keep   bool   // leave the cluster running
 	Out    io.Writer
 }
 
@@ -35,9 +36,14 @@ func Run(ctx context.Context, o Options) (err error) {
 			err = errors.Join(err, u.show(ctx, "down", "--delete"))
 		}()
 	}
-	if err := u.show(ctx, "up", "--nodes", fmt.Sprint(o.Nodes)); err != nil {
+	if err := u.show(ctx, "up", "--nodes", fmt.Sprint(o.Nodes), "--proxy-mode", o.Mode); err != nil {
 		return err
 	}
+	mode, err := u.sameMode(ctx)
+	if err != nil {
+		return err
+	}
+	u.say("\nthe rules on every node are those of proxy mode %s", mode)
 	w, err := prepare(ctx, u)
 	if err != nil {
 		return err
@@ -47,7 +53,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		failed++
 		u.say("%v", err)
 	}
-	u.say("\n%d paths, %d failed, %.1f s in all", len(paths()), failed, time.Since(start).Seconds())
+	u.say("\n%d paths, %d failed, %.1f s in all, proxy mode %s", len(paths()), failed, time.Since(start).Seconds(), mode)
 	if failed > 0 {
 		return ErrNotArrived
 	}

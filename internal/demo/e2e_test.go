@@ -16,7 +16,7 @@ func TestTheRealCluster(t *testing.T) {
 		t.Skip("the real cluster is tested by make e2e")
 	}
 	u := newUser(t)
-	ctx, stop := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer stop()
 	t.Cleanup(func() {
 		if err := u.show(context.Background(), "down", "--delete"); err != nil {
@@ -67,6 +67,10 @@ func TestTheRealCluster(t *testing.T) {
 	})
 	t.Run("memory and processor time of podway's own processes", func(t *testing.T) { ownCost(t, u) })
 	t.Run("a killed agent comes back and nothing is lost meanwhile", func(t *testing.T) { killedAgent(ctx, t, w) })
+	for _, mode := range []string{"iptables", "ebpf", "nftables"} {
+		t.Run("the cluster goes over to mode "+mode, func(t *testing.T) { changeMode(ctx, t, w, mode) })
+	}
+	t.Run("servers are replaced and agents killed under load", func(t *testing.T) { shortSoak(ctx, t, u) })
 }
 
 func newUser(t *testing.T) *user {

@@ -3,7 +3,6 @@ package demo
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -64,30 +63,15 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // nodeNetwork opens a node's network namespace by the process that podway status names.
 func nodeNetwork(t *testing.T, u *user, node string) *netns.NS {
 	t.Helper()
-	out, err := u.run(t.Context(), nil, "status", "--output", "json")
+	pids, err := u.kubelets(t.Context())
+	if err != nil || pids[node] == 0 {
+		t.Fatalf("no kubelet on %s: %v, %v", node, pids, err)
+	}
+	ns, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", pids[node]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var st struct {
-		Processes []struct {
-			Where, Name string
-			PID         int
-		}
-	}
-	if err := json.Unmarshal([]byte(out), &st); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range st.Processes {
-		if p.Where == node && p.Name == "kubelet" {
-			ns, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return ns
-		}
-	}
-	t.Fatalf("podway status names no kubelet on %s: %s", node, out)
-	return nil
+	return ns
 }
 
 // watchReady sends the time of each event in which the solo Pod becomes Ready.
@@ -237,23 +221,23 @@ func podwayProcesses(t *testing.T) map[string]process {
 
 // killedAgent ends an agent's process with SIGKILL while requests flow: the rules stay, and a new agent adopts them.
 func killedAgent(ctx context.Context, t *testing.T, w *world) {
-	ns := nodeNetwork(t, w.user, w.clients[0].Node)
+	node := w.clients[0].Node
+	ns := nodeNetwork(t, w.user, node)
 	defer ns.Close()
 	ip, err := w.user.kubectl(ctx, "-n", namespace, "get", "service", "echo", "-o", "jsonpath={.spec.clusterIP}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := 0
-	for pid, p := range podwayProcesses(t) {
-		if p.role == "node" && sameNamespace(ns, pid) {
-			if err := kill(pid); err != nil {
-				t.Fatal(err)
-			}
-			killed++
-		}
+	kubelets, err := w.user.kubelets(ctx)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if killed != 1 {
-		t.Fatalf("%d agents found on node %s, want 1", killed, w.clients[0].Node)
+	running, err := agents(kubelets)
+	if err != nil || running[node] == nil {
+		t.Fatalf("no agent on %s: %v, %v", node, running, err)
+	}
+	if err := running[node].Kill(); err != nil {
+		t.Fatal(err)
 	}
 	failed := 0
 	for range 300 {
@@ -269,22 +253,4 @@ func killedAgent(ctx context.Context, t *testing.T, w *world) {
 	if _, err := w.user.kubectl(ctx, "-n", "kube-system", "rollout", "status", "daemonset/podway-node", "--timeout=60s"); err != nil {
 		t.Error(err)
 	}
-}
-
-func sameNamespace(ns *netns.NS, pid string) bool {
-	a, err1 := os.Stat(ns.Path())
-	b, err2 := os.Stat("/proc/" + pid + "/ns/net")
-	return err1 == nil && err2 == nil && os.SameFile(a, b)
-}
-
-func kill(pid string) error {
-	var n int
-	if _, err := fmt.Sscan(pid, &n); err != nil {
-		return err
-	}
-	p, err := os.FindProcess(n)
-	if err != nil {
-		return err
-	}
-	return p.Kill()
 }

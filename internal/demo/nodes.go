@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -96,12 +97,30 @@ func modeIn(cleanup string) (string, error) {
 	return "", fmt.Errorf("demo: rules of %d modes of the service proxy: %v", len(modes), modes)
 }
 
-// expectMode waits for nothing: each node must have the rules of the mode now.
-func (u *user) expectMode(ctx context.Context, nodes []string, want string) error {
-	for _, n := range nodes {
-		if got, err := u.proxyMode(ctx, n); err != nil || got != want {
-			return fmt.Errorf("demo: %s has proxy mode %q, want %s: %w", n, got, want, err)
-		}
+// sameMode is the mode of all nodes' rules; an error when they differ.
+func (u *user) sameMode(ctx context.Context) (mode string, err error) {
+	nodes, err := u.kubelets(ctx)
+	if err != nil {
+		return "", err
 	}
-	return nil
+	for _, n := range slices.Sorted(maps.Keys(nodes)) {
+		is, err := u.proxyMode(ctx, n)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", n, err)
+		}
+		if mode != "" && is != mode {
+			return "", fmt.Errorf("demo: %s has proxy mode %s, the node before it %s", n, is, mode)
+		}
+		mode = is
+	}
+	return mode, nil
+}
+
+// expectMode is an error unless each node has the rules of the mode now.
+func (u *user) expectMode(ctx context.Context, want string) error {
+	got, err := u.sameMode(ctx)
+	if err == nil && got != want {
+		err = fmt.Errorf("demo: the nodes have proxy mode %s, want %s", got, want)
+	}
+	return err
 }

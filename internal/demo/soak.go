@@ -141,8 +141,7 @@ func (s *soak) run(ctx context.Context) error {
 			return err
 		}
 	}
-	nodes := slices.Sorted(maps.Keys(s.nodes))
-	if err := s.user.expectMode(ctx, nodes, s.options.Mode); err != nil {
+	if err := s.user.expectMode(ctx, s.options.Mode); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -161,7 +160,7 @@ func (s *soak) run(ctx context.Context) error {
 	if _, err := s.user.kubectl(ctx, "-n", "kube-system", "rollout", "status", "daemonset/podway-node", "--timeout=60s"); err != nil {
 		return err
 	}
-	return s.user.expectMode(ctx, nodes, s.options.Mode)
+	return s.user.expectMode(ctx, s.options.Mode)
 }
 
 // answers waits until a path answers: a load balancer address takes a moment to be announced.
