@@ -82,6 +82,7 @@ type soak struct {
 	reports  []load // of the paths
 	rollouts int
 	kills    map[string]int // of agents, by node
+	away     time.Duration  // the longest time that a node was without an agent that had written its rules
 	took     time.Duration
 }
 
@@ -147,13 +148,19 @@ func (s *soak) run(ctx context.Context) error {
 	start := time.Now()
 	under, stop := context.WithCancel(ctx)
 	defer stop()
-	trouble := make(chan error, 2)
+	trouble, away := make(chan error, 2), make(chan time.Duration)
 	go func() { trouble <- s.replace(under) }()
 	go func() { trouble <- s.kill(under) }()
+	for _, kubelet := range s.nodes {
+		go func() { away <- absence(under, kubelet) }()
+	}
 	err := s.load(ctx)
 	s.took = time.Since(start)
 	stop()
 	err = errors.Join(err, <-trouble, <-trouble)
+	for range s.nodes {
+		s.away = max(s.away, <-away)
+	}
 	if err != nil {
 		return err
 	}
@@ -247,8 +254,8 @@ func (s *soak) report() error {
 	for _, node := range slices.Sorted(maps.Keys(s.nodes)) {
 		kills = append(kills, fmt.Sprintf("%s:%d", node, s.kills[node]))
 	}
-	s.user.say("RESULT soak mode=%s requests=%d failed=%d rollouts=%d agents_killed=%s seconds=%.0f", s.options.Mode, sent, failed,
-		s.rollouts, strings.Join(kills, ","), s.took.Seconds())
+	s.user.say("RESULT soak mode=%s requests=%d failed=%d rollouts=%d agents_killed=%s longest_away_s=%.1f seconds=%.0f", s.options.Mode,
+		sent, failed, s.rollouts, strings.Join(kills, ","), s.away.Seconds(), s.took.Seconds())
 	if failed > 0 {
 		return ErrLost
 	}
