@@ -29,6 +29,16 @@ func absence(ctx context.Context, kubelet int) (longest time.Duration) {
 	return max(longest, time.Since(seen))
 }
 
+// inForce is an error unless the agent in the network of a node's kubelet has its rules in force.
+func inForce(kubelet int) error {
+	ns, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", kubelet))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return ns.Do(ready)
+}
+
 // ready asks the agent of the calling thread's network.
 func ready() error {
 	conn, err := net.DialTimeout("tcp", "127.0.0.1:10256", time.Second)
