@@ -1,5 +1,5 @@
 // Command podway-lab is Kubernetes on one machine in one executable: etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler, kubelet and kubectl, unchanged, each started by its own name as a process of its own.
+// kube-scheduler, kubelet, kube-proxy and kubectl, unchanged, each started by its own name as a process of its own.
 //
 // It owns nothing but the choice of the component. What is started where, with which flags, is decided by
 // `podway up`, which knows this program only by its command line; the two modules import nothing of each other.
@@ -23,6 +23,7 @@ import (
 
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
@@ -36,6 +37,7 @@ var components = map[string]func() *cobra.Command{
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
+	"kube-proxy":              proxy.NewProxyCommand, // podway up starts none: podway is measured beside it, and takes its place
 	"kubectl":                 newKubectlCommand,
 }
 
