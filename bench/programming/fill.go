@@ -21,16 +21,18 @@ import (
 func (w *world) addFarNode(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: farNode, Labels: map[string]string{"kubernetes.io/hostname": farNode}},
 		Spec: corev1.NodeSpec{PodCIDR: farPods, PodCIDRs: []string{farPods}, Unschedulable: true}}
-	made, err := w.api.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := w.api.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	now := metav1.Now()
-	made.Status = corev1.NodeStatus{
+	status, err := json.Marshal(map[string]any{"status": corev1.NodeStatus{
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: farAddress}},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}},
+	}})
+	if err != nil {
+		return err
 	}
-	if _, err := w.api.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.api.CoreV1().Nodes().Patch(ctx, farNode, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
 		return err
 	}
 	leases := w.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
