@@ -27,16 +27,13 @@ Exits with 0 when nothing is wrong, 1 when something is broken, 2 when that coul
 		if err != nil {
 			return usage("%w", err)
 		}
-		var status doctor.Status
+		o := doctor.Options{Missing: v.missing, Pods: v.settings.ClusterCIDRs, Services: v.settings.ServiceCIDRs}
 		if v.cluster != nil {
 			agents := v.cluster.Agents(cmd.Context(), v.snapshot)
 			defer agents.Close()
-			status = agents.Layers(false).Status
+			o.Status, o.Sockets = agents.Layers(false).Status, agents.PodSockets
 		}
-		r := doctor.Examine(cmd.Context(), v.snapshot, declared, status)
-		for _, m := range v.missing {
-			r.NotChecked = append(r.NotChecked, "objects that could not be listed: "+m)
-		}
+		r := doctor.Examine(cmd.Context(), v.snapshot, declared, o)
 		if f.output == "json" {
 			if err := printJSON(cmd.OutOrStdout(), r); err != nil {
 				return err

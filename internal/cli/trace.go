@@ -179,7 +179,7 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	q.Namespace, q.Domain = v.namespace, v.settings.Domain
-	x := trace.NewIndex(v.snapshot)
+	x := trace.NewIndex(v.snapshot).PodRanges(v.settings.ClusterCIDRs)
 	note, err := x.SetSender(&q, f.from)
 	if err != nil {
 		return usage("%w", err)

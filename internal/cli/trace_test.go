@@ -112,7 +112,7 @@ func TestAClusterThatDoesNotAnswerIsUnknown(t *testing.T) {
 func TestDoctorOverFiles(t *testing.T) {
 	dir := tracedFolder(t)
 	code, out, errs := run("doctor", "-f", dir)
-	if code != ExitBroken || !strings.Contains(out, "E PW-1201 Service shop/cart: ") || !strings.Contains(out, "i checked 2 Services, 0 Ingresses, 1 nodes") {
+	if code != ExitBroken || !strings.Contains(out, "E PW-1201 Service shop/cart: ") || !strings.Contains(out, "i checked 2 Services, 0 Ingresses, 1 node") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	code, out, _ = run("doctor", "-f", dir, "-o", "json")

@@ -5,14 +5,12 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/podway/podway/internal/flow"
-	"github.com/podway/podway/internal/hop/ingress/routes"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
 	"github.com/podway/podway/internal/trace/ask"
@@ -26,6 +24,7 @@ type Report struct {
 	Services      int      `json:"services"`            // checked
 	Ingresses     int      `json:"ingresses"`
 	Nodes         int      `json:"nodes"`
+	Asked         int      `json:"asked"` // nodes whose agent told how it is
 	NotChecked    []string `json:"notChecked,omitempty"`
 	Exit          int      `json:"exit"`
 }
@@ -36,19 +35,29 @@ type Cause struct {
 	Hits []string `json:"hits,omitempty"` // "Service shop/cart 80/TCP", "Ingress shop/front shop.example/"
 }
 
-// Status asks a node's agent how it is; nil = the nodes are not asked.
-type Status func(ctx context.Context, node string) (ask.Status, error)
+// Options is what is known beside the objects, and how the nodes are asked.
+type Options struct {
+	Status         func(ctx context.Context, node string) (ask.Status, error)                       // how an agent is; nil = no node is asked
+	Sockets        func(ctx context.Context, node string, podUIDs []string) (ask.PodSockets, error) // what Pods listen on; nil = it is not looked at
+	Missing        []string                                                                         // kinds of objects that could not be listed, and why
+	Pods, Services []netip.Prefix                                                                   // ranges of the cluster, as far as they are known
+}
 
 // Examine asks for the way to everything, as declared, and for the state of every node.
-func Examine(ctx context.Context, s *model.Snapshot, v trace.View, status Status) Report {
-	e := &examiner{ctx: ctx, s: s, x: trace.NewIndex(s), v: v, r: Report{SchemaVersion: trace.SchemaVersion, Predicted: status == nil}}
+func Examine(ctx context.Context, s *model.Snapshot, v trace.View, o Options) Report {
+	e := &examiner{ctx: ctx, s: s, x: trace.NewIndex(s).PodRanges(o.Pods), v: v, o: o, r: Report{SchemaVersion: trace.SchemaVersion, Predicted: o.Status == nil}}
 	for _, svc := range model.Sorted(s.Services, func(a, b *model.Service) int { return a.Name.Compare(b.Name) }) {
 		e.service(svc)
 	}
 	for _, ing := range model.Sorted(s.Ingresses, func(a, b *model.Ingress) int { return a.Name.Compare(b.Name) }) {
 		e.ingress(ing)
 	}
-	e.nodes(status)
+	e.routes()
+	e.pools()
+	e.nodes()
+	for _, m := range o.Missing {
+		e.notChecked("objects that could not be listed: " + m)
+	}
 	e.conclude()
 	return e.r
 }
@@ -58,7 +67,10 @@ type examiner struct {
 	s   *model.Snapshot
 	x   *trace.Index
 	v   trace.View
+	o   Options
 	r   Report
+
+	expected []expected // who should listen, by the ways that are whole
 }
 
 // service asks for the way to each port, from a node, and from outside when there is an address for that.
@@ -67,11 +79,14 @@ func (e *examiner) service(svc *model.Service) {
 		return
 	}
 	e.r.Services++
+	for _, f := range e.x.Strays(svc) {
+		e.hit(f, "Service "+svc.Name.String())
+	}
 	for _, p := range svc.Ports {
 		what := fmt.Sprintf("Service %s %d/%s", svc.Name, p.Port, p.Protocol)
 		q := trace.Question{Proto: flow.Proto(strings.ToLower(string(p.Protocol))), Namespace: svc.Name.Namespace,
 			Target: fmt.Sprintf("svc/%s/%s:%d", svc.Name.Namespace, svc.Name.Name, p.Port)}
-		if svc.HasClusterIP() {
+		if svc.HasClusterIP() || svc.Headless && len(svc.Selector) > 0 {
 			if q.From, q.Sender = flow.FromNode, e.clientOf(svc); q.Sender != "" {
 				e.walk(what, q)
 			}
@@ -108,129 +123,25 @@ func (e *examiner) clientOf(svc *model.Service) string {
 	return best
 }
 
-// ingress asks for each host and path from outside, unless the Ingress is another controller's.
-func (e *examiner) ingress(ing *model.Ingress) {
-	if (routes.Config{}).Standing(e.s, ing) == routes.Foreign {
-		e.foreign(ing)
-		return
-	}
-	e.r.Ingresses++
-	secure := map[string]bool{}
-	for _, t := range ing.TLS {
-		for _, h := range t.Hosts {
-			secure[h] = true
-		}
-	}
-	for _, rule := range ing.Rules {
-		host := rule.Host
-		if host == "" {
-			continue // reached by any name: its backends are checked as Services
-		}
-		scheme := "http"
-		if secure[host] {
-			scheme = "https"
-		}
-		host = strings.Replace(host, "*", "any", 1)
-		for _, p := range rule.Paths {
-			path := p.Path
-			if !strings.HasPrefix(path, "/") {
-				path = "/"
-			}
-			e.walk(fmt.Sprintf("Ingress %s %s%s", ing.Name, rule.Host, path),
-				trace.Question{From: flow.FromOutside, Proto: flow.TCP, Namespace: ing.Name.Namespace, Target: scheme + "://" + host + path})
-		}
-	}
-}
-
-// foreign says whose an Ingress is that podway does not serve.
-func (e *examiner) foreign(ing *model.Ingress) {
-	why := "its class " + ing.Class + " is another controller's"
-	switch c := e.s.Classes.At(ing.Class); {
-	case ing.Class == "":
-		why = "it names no class, and the default one is another controller's"
-	case c != nil:
-		why = fmt.Sprintf("its class %s is that of controller %s", ing.Class, c.Controller)
-	}
-	e.notChecked(fmt.Sprintf("Ingress %s: %s", ing.Name, why))
-}
-
 func (e *examiner) walk(what string, q trace.Question) {
 	q.Limit = 1 // one target stands for all: what differs by node is found on the node
 	p := e.x.Walk(e.ctx, q, e.v)
 	if p.Err != nil {
-		e.r.NotChecked = append(e.r.NotChecked, what+": "+p.Err.Error())
+		e.notChecked(what + ": " + p.Err.Error())
 		return
 	}
 	cause, others := e.x.Explain(&p)
 	if cause != nil {
-		e.hit(*cause, what)
+		e.hit(e.x.Root(*cause), what)
 	}
 	for _, f := range others {
+		f = e.x.Root(f)
 		if f.Severity != flow.Error || !strings.HasPrefix(string(f.Code), "PW-12") { // the Service has a question of its own
 			e.hit(f, what)
 		}
 	}
-}
-
-// hit notes a finding, once for each cause.
-func (e *examiner) hit(f flow.Finding, what string) {
-	for i := range e.r.Causes {
-		if c := &e.r.Causes[i]; c.Code == f.Code && c.Object == f.Object {
-			if what != "" && !slices.Contains(c.Hits, what) {
-				c.Hits = append(c.Hits, what)
-			}
-			return
-		}
-	}
-	c := Cause{Finding: f}
-	if what != "" {
-		c.Hits = []string{what}
-	}
-	e.r.Causes = append(e.r.Causes, c)
-}
-
-// nodes asks every node how it is.
-func (e *examiner) nodes(status Status) {
-	all := model.Sorted(e.s.Nodes, func(a, b *model.Node) int { return strings.Compare(a.Name, b.Name) })
-	e.r.Nodes = len(all)
-	for _, n := range all {
-		if !n.Ready {
-			e.hit(flow.Finding{Code: flow.NodeNotReady, Severity: flow.Warning, Object: "node " + n.Name, Cause: "node " + n.Name + " is not ready",
-				Fix: "kubectl describe node " + n.Name}, "")
-		}
-	}
-	if status == nil {
-		return
-	}
-	states, errs := make([]ask.Status, len(all)), make([]error, len(all))
-	var wait sync.WaitGroup
-	gate := make(chan struct{}, 16)
-	for i, n := range all {
-		wait.Go(func() {
-			gate <- struct{}{}
-			defer func() { <-gate }()
-			states[i], errs[i] = status(e.ctx, n.Name)
-		})
-	}
-	wait.Wait()
-	for i, n := range all {
-		e.node(n, states[i], errs[i])
-	}
-}
-
-func (e *examiner) node(n *model.Node, st ask.Status, err error) {
-	object := "node " + n.Name
-	switch {
-	case errors.Is(err, trace.ErrNotChecked):
-		e.notChecked("the nodes' live state: podway-node is not installed in this cluster")
-	case err != nil:
-		e.hit(flow.Finding{Code: flow.AgentDown, Severity: flow.Warning, Object: object, Cause: fmt.Sprintf("the live state of %s could not be read: %v", object, err),
-			Fix: "kubectl -n kube-system get pods -o wide -l app.kubernetes.io/name=podway-node"}, "")
-		e.notChecked("the live state of " + object)
-	default:
-		for _, f := range trace.NodeFindings(n.Name, &st) {
-			e.hit(f, "")
-		}
+	if cause == nil {
+		e.expect(&p, what)
 	}
 }
 
@@ -252,7 +163,7 @@ func (e *examiner) conclude() {
 	switch {
 	case len(e.r.Causes) > 0 && e.r.Causes[0].Severity == flow.Error:
 		e.r.Exit = trace.ExitBroken
-	case !e.r.Predicted && len(e.r.NotChecked) > 0:
+	case (!e.r.Predicted || len(e.o.Missing) > 0) && len(e.r.NotChecked) > 0:
 		e.r.Exit = trace.ExitUnknown
 	}
 }

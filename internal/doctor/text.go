@@ -35,14 +35,27 @@ func (r *Report) Text(w io.Writer, c trace.Colour) {
 			fmt.Fprintf(w, "    %-8s  %s\n", head, line)
 		}
 	}
-	how := "as declared and as programmed"
-	if r.Predicted {
-		how = "as declared; no node was looked at"
+	how := "as declared; no node was looked at"
+	switch {
+	case r.Asked > 0 && r.Asked == r.Nodes:
+		how = "as declared, every node's own account, and the sockets of the Pods"
+	case r.Asked > 0:
+		how = fmt.Sprintf("as declared, the account of %d of %d nodes, and the sockets of their Pods", r.Asked, r.Nodes)
 	}
-	fmt.Fprintf(w, "i checked %d Services, %d Ingresses, %d nodes: %s\n", r.Services, r.Ingresses, r.Nodes, how)
+	fmt.Fprintf(w, "i checked %s, %s, %s: %s\n", count(r.Services, "Service"), count(r.Ingresses, "Ingress"), count(r.Nodes, "node"), how)
 	for _, n := range r.NotChecked {
 		fmt.Fprintf(w, "not checked: %s\n", n)
 	}
+}
+
+func count(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "s"):
+		noun += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func hits(all []string) string {

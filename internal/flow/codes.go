@@ -26,6 +26,7 @@ const (
 	LBPending          Code = "PW-3001"
 	LBNotAnnounced     Code = "PW-3002"
 	LBForeignClass     Code = "PW-3003"
+	PoolUnusable       Code = "PW-3004"
 	IngressNoClass     Code = "PW-4001"
 	IngressNoRule      Code = "PW-4002"
 	IngressNoService   Code = "PW-4003"
@@ -45,6 +46,7 @@ const (
 	RouteTaken         Code = "PW-5008"
 	ForwardDropped     Code = "PW-5009"
 	OtherCNI           Code = "PW-5010"
+	NoSuchPodAddress   Code = "PW-5011"
 	RulesDiffer        Code = "PW-6001"
 	ConntrackFull      Code = "PW-6002"
 	ConntrackStrict    Code = "PW-6003"
@@ -95,6 +97,7 @@ var causes = []Cause{
 	{LBPending, "announce", "the Service has no LoadBalancer address", "No pool with a free address fits the Service.", "Add an AddressPool, enlarge one, or release addresses."},
 	{LBNotAnnounced, "announce", "no node announces the LoadBalancer address", "No node has what it takes: ready, not excluded, and with a ready Pod when externalTrafficPolicy is Local.", "Make a node eligible; the evidence says what each lacks."},
 	{LBForeignClass, "announce", "the Service's loadBalancerClass is not podway's", "Another controller is responsible for the address.", "Remove spec.loadBalancerClass, or ask that controller."},
+	{PoolUnusable, "announce", "addresses of an AddressPool cannot be used", "They cannot be read, or they are in another pool as well, in the range of Pods or Services, or a node's own; those that cannot work are not given out.", "Change spec.addresses of the AddressPool."},
 	{IngressNoClass, "ingress", "no ingress class serves this Ingress", "Its class does not exist, is another controller's, or it names none and there is no default class.", "Set spec.ingressClassName to a class whose controller runs, or mark one as default."},
 	{IngressNoRule, "ingress", "no Ingress rule matches host and path", "The proxy answers 404 itself.", "Add a rule for the host and path."},
 	{IngressNoService, "ingress", "the Ingress names a Service that does not exist", "The proxy answers 503 for this path.", "Create the Service in the Ingress's namespace or change the name."},
@@ -114,6 +117,7 @@ var causes = []Cause{
 	{RouteTaken, "podnet", "another program's route leads to a Pod range", "podway does not replace routes that it did not make.", "Remove the other pod network, or the route that the evidence shows."},
 	{ForwardDropped, "podnet", "the node's firewall drops forwarded packets by default", "A chain of another program at the forward hook has the policy drop; what it does not allow does not pass between Pods.", "Allow the Pod ranges there: iptables -I FORWARD -s RANGE -j ACCEPT, and -d RANGE."},
 	{OtherCNI, "podnet", "another CNI network comes before podway's on the node", "The container runtime takes the first file by name in /etc/cni/net.d.", "Remove the other network's file from the node, and delete the Pods that it set up."},
+	{NoSuchPodAddress, "podnet", "no Pod has the address", "The address lies in a range of Pods, and none has it: the Pod was deleted, or made anew with another address.", "Look the Pod's address up again, or use a Service."},
 	{RulesDiffer, "proxy", "the kernel's rules are not what the cluster says", "The node's live rules would do something else with this connection.", "See podway-node on this node; it repairs its rules by itself when it runs."},
 	{ConntrackFull, "proxy", "the connection tracking table is full", "New connections are dropped.", "Raise net.netfilter.nf_conntrack_max."},
 	{ConntrackStrict, "proxy", "connection tracking is strict about TCP windows", "A late packet of a translated connection is passed on with the wrong source address, and the client answers with a reset: long transfers break under packet loss.", "sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1, and keep it in /etc/sysctl.d."},
@@ -121,7 +125,7 @@ var causes = []Cause{
 	{ModeLeftover, "proxy", "rules of another proxy mode are still on the node", "Two modes translate the same addresses; which one a connection meets first is not defined.", "See the evidence: the old rules stay until the new ones are proven. podway cleanup removes all modes."},
 	{NothingListens, "process", "nothing listens on the target port in the Pod", "The Pod is ready but no process has a socket on this port.", "Change targetPort to the port the process listens on, or the process."},
 	{ListensOnLoopback, "process", "the process listens on the loopback address only", "Nobody outside the Pod can reach it.", "Bind 0.0.0.0 or ::."},
-	{PodGone, "process", "the endpoint's Pod does not exist", "The slice lists an address whose Pod is gone.", "See the owner of the EndpointSlice."},
+	{PodGone, "process", "the endpoint's Pod does not exist", "An EndpointSlice lists an address that no Pod has: its Pod is gone, or there never was one.", "See the owner of the EndpointSlice."},
 	{AgentDown, "podway", "podway does not run on the node", "Its live state could not be read.", "See the DaemonSet podway-node in kube-system."},
 	{AgentStale, "podway", "podway's view of the cluster is old", "The agent lost the API server; it keeps the last good state.", "See the agent's log and the way to the API server."},
 	{ApplyFailed, "podway", "podway could not program the node", "The last apply failed; the agent retries.", "See the evidence and the agent's log."},

@@ -21,6 +21,7 @@ type Layers struct {
 	Programmed View
 	Status     func(ctx context.Context, node string) (ask.Status, error)
 	Sockets    func(ctx context.Context, p *model.Pod) (sockets.Report, error)
+	OfNode     func(ctx context.Context, node string) (sockets.Report, error)                // the sockets of the node itself
 	Probe      func(ctx context.Context, from Origin, r probe.Request) (probe.Answer, error) // sends real packets
 }
 
@@ -29,6 +30,9 @@ type Origin struct{ Node, PodUID string }
 
 // ErrAgentDown is the error of a layer when podway should run on the node and does not answer.
 var ErrAgentDown = errors.New("podway does not answer on this node")
+
+// ErrNoPods is ErrAgentDown in a cluster where podway is installed and has no Pod at all.
+var ErrNoPods = fmt.Errorf("%w: %s has no Pod", ErrAgentDown, NodeDaemonSet)
 
 // Compare puts the live state and what is observed beside the declared verdicts of the path, and gives each step the state
 // that follows from all three.
@@ -134,6 +138,13 @@ func reason(err error) string {
 }
 
 func (c *comparer) askSockets(i int, st *Step) error {
+	if len(st.Pods) == 0 && st.Node != "" && st.Unchecked != "" && c.l.OfNode != nil && c.nodes[st.Flow.Dst.Addr()] != nil {
+		r, err := c.l.OfNode(c.ctx, st.Node)
+		if err == nil {
+			c.ports[i] = &r
+		}
+		return err
+	}
 	if c.l.Sockets == nil || len(st.Pods) == 0 {
 		return nil
 	}

@@ -111,11 +111,23 @@ func (w *walker) process(targets []netip.AddrPort, f flow.Flow, of model.Name) {
 			st.Node, st.Pods = p.Node, []model.Name{p.Name}
 			st.Detail = "Pod " + p.Name.String() + " at " + t.String()
 			st.Findings = w.nodeFindings(p)
+		case e != nil && e.Pod.Name != "" && w.s.Pods.Len() == 0:
+			st.Node = e.Node
+			st.Detail = "Pod " + e.Pod.String() + " at " + t.String()
+			st.Unchecked = "Pod " + e.Pod.String() + ": no Pod is known here"
 		case e != nil && e.Pod.Name != "":
 			st.Node = e.Node
-			st.Findings = []flow.Finding{podGone(e, of)}
+			st.Findings = []flow.Finding{w.milder(podGone(e, of), of)}
+		case w.nodes[t.Addr()] != nil:
+			w.ofNode(w.nodes[t.Addr()], f)
+			w.last().Service = of
+			continue
+		case w.podRange(t.Addr()) != "":
+			st.Detail = t.String() + " is the address of no Pod"
+			st.Findings = []flow.Finding{w.milder(w.nobodys(t.Addr(), of), of)}
 		default:
 			st.Detail = t.String() + " is no Pod of this cluster"
+			st.Unchecked = "whether " + t.String() + " answers, which is no Pod of this cluster (--probe asks it)"
 		}
 		st.Flow.Node = st.Node
 		w.add(st)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/ingress/routes"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -121,12 +122,11 @@ func (x *Index) noClass(ing *model.Ingress) *flow.Finding {
 	default:
 		f.Cause = fmt.Sprintf("%s has the rule, but its class %q is that of controller %s", object, ing.Class, class.Controller)
 	}
-	to := "podway"
-	if len(ours) == 1 {
-		to, _, _ = strings.Cut(ours[0], " ")
-	}
-	if f.Fix = object + " spec:\n+ ingressClassName: " + to; ing.Class != "" {
-		f.Fix = diff(object+" spec", "ingressClassName: "+ing.Class, "ingressClassName: "+to)
+	f.Fix = object + " spec:\n+ ingressClassName: " + routes.DefaultClass
+	for _, own := range routes.Findings(routes.Config{}, x.s)[ing.Name] { // what to do is said in one place
+		if own.Code == flow.IngressNoClass {
+			f.Fix = own.Fix
+		}
 	}
 	f.Evidence = append(f.Evidence, "declared classes: "+strings.Join(ours, ", "))
 	return &f

@@ -143,7 +143,7 @@ func TestTheCauseIsNamedWithItsFactsAndItsFix(t *testing.T) {
 		{"an Ingress without a class", "get http://shop.example/ from outside", []any{front(func(i *model.Ingress) { i.Class = "" })},
 			map[string]flow.Verdict{"ingress": {Action: flow.Answer, Status: 404}}, flow.IngressNoClass, "Ingress shop/front", []string{"+ ingressClassName: podway"}},
 		{"an Ingress of a class that does not exist", "get http://shop.example/ from outside", []any{front(func(i *model.Ingress) { i.Class = "nginx" })},
-			map[string]flow.Verdict{"ingress": {Action: flow.Answer, Status: 404}}, flow.IngressNoClass, "Ingress shop/front", []string{"- ingressClassName: nginx"}},
+			map[string]flow.Verdict{"ingress": {Action: flow.Answer, Status: 404}}, flow.IngressNoClass, "Ingress shop/front", []string{"patch ingress front", `"ingressClassName":"podway"`}},
 		{"an Ingress of a missing Service", "get http://shop.example/ from outside", []any{front(func(i *model.Ingress) { i.Rules[0].Paths[0].Backend.Service = "carts" })},
 			map[string]flow.Verdict{"ingress": {Action: flow.Answer, Status: 503}}, flow.IngressNoService, "Ingress in namespace shop", []string{"- name: carts\n+ name: cart"}},
 		{"an Ingress of the Pods' port", "get http://shop.example/ from outside", []any{front(func(i *model.Ingress) { i.Rules[0].Paths[0].Backend.Port.Number = 8080 })},

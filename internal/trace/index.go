@@ -17,6 +17,7 @@ type Index struct {
 	pods     map[netip.Addr][]*model.Pod     // Pods that have not ended, hostNetwork last
 	nodes    map[netip.Addr]*model.Node
 	nodePort map[portKey]*model.Service
+	ranges   []netip.Prefix // of Pods, beside the nodes'
 }
 
 type portKey struct {

@@ -34,6 +34,10 @@ func (w *walker) resolve(f flow.Flow) ([]netip.AddrPort, error) {
 		if f.From == flow.FromOutside {
 			return w.outsideService(svc, f)
 		}
+		if svc.Headless {
+			w.target.Host = fmt.Sprintf("%s.%s.svc.%s", svc.Name.Name, svc.Name.Namespace, w.q.domain())
+			return w.clusterName(f)
+		}
 		return w.withPort(svc.ClusterIPs, svc)
 	case w.s.Nodes.At(t.Host) != nil && w.s.Services.At(model.N(w.q.namespace(), t.Host)) == nil:
 		return w.nodeTarget(t.Host)
@@ -80,6 +84,9 @@ func (w *walker) withPort(addrs []netip.Addr, svc *model.Service) ([]netip.AddrP
 		for _, p := range svc.Ports {
 			if protoOf(p.Protocol) == w.q.Proto {
 				port = p.Port
+				if t := w.candidates(svc, &p, len(addrs) > 0 && addrs[0].Is4()); svc.Headless && len(t) > 0 {
+					port = t[0].Port()
+				}
 				break
 			}
 		}
@@ -121,6 +128,9 @@ func (w *walker) clusterName(f flow.Flow) ([]netip.AddrPort, error) {
 	}
 	svc := w.serviceOfName(w.last().Verdict.Name)
 	w.last().Service = nameOf(svc)
+	if svc != nil && svc.Headless {
+		w.headless = svc
+	}
 	if len(addrs) > 0 {
 		return w.withPort(addrs, svc)
 	}
@@ -139,6 +149,7 @@ func (w *walker) upstreamName(f flow.Flow) ([]netip.AddrPort, error) {
 		w.skip("whether %s resolves to the ingress's address: it is not a name of the cluster", w.target.Host)
 		return w.withPort(addrs[:1], nil)
 	}
+	w.skip("whether %s answers: it is not a name of the cluster (--resolve ADDRESS follows an address, --probe asks it)", w.target.Host)
 	w.end(Outcome{Action: flow.Pass})
 	return nil, nil
 }

@@ -2,9 +2,12 @@ package trace
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace/ask"
 )
 
@@ -28,6 +31,29 @@ func NodeFindings(node string, s *ask.Status) []flow.Finding {
 	}
 	return append(out, s.Findings...)
 }
+
+// NodeDaemonSet is what makes the Pods of podway's node agent.
+const NodeDaemonSet = "DaemonSet kube-system/podway-node"
+
+// Root is the cause behind a finding that only follows from it: the ingress proxy or the cluster's DNS is down, or nobody
+// announces an address, because the Pods of their Service cannot be used.
+func (x *Index) Root(f flow.Finding) flow.Finding {
+	ns, name, is := strings.Cut(strings.TrimPrefix(f.Object, "Service "), "/")
+	if !is || f.Code != flow.IngressDown && f.Code != flow.DNSServerDown && f.Code != flow.LBNotAnnounced {
+		return f
+	}
+	svc := x.s.Services.At(model.N(ns, name))
+	if svc == nil || len(svc.Ports) == 0 || len(x.ready(svc, &svc.Ports[0], true))+len(x.ready(svc, &svc.Ports[0], false)) > 0 {
+		return f
+	}
+	if inner := x.explainBackends(svc, &svc.Ports[0]); inner != nil {
+		return *inner
+	}
+	return f
+}
+
+// Pod is the Pod at the target, as the endpoints of the Service name it; nil for an address that is no Pod's.
+func (x *Index) Pod(t netip.AddrPort, of model.Name) *model.Pod { return x.pod(t, of) }
 
 // conntrackFinding looks at the table that every connection through a Service needs a place in; from 90% on it is one.
 func conntrackFinding(node string, s *ask.Status) (flow.Finding, bool) {

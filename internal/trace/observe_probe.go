@@ -9,6 +9,7 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace/probe"
+	"github.com/podway/podway/internal/trace/sockets"
 )
 
 // probeAll sends the question itself, and one connection to every target, so that a failure is told apart: the Service's
@@ -227,7 +228,7 @@ func (c *comparer) probeTarget(i int, st *Step, from Origin) bool {
 		st.Observed = append(st.Observed, seen)
 		if !hasError(st.Findings) {
 			st.Findings = append(st.Findings, finding(flow.NothingListens, object(st), fmt.Sprintf("%s refuses connections", st.Flow.Dst),
-				fmt.Sprintf("make the process listen on %d, or change targetPort", st.Flow.Dst.Port()), "observed "+seen))
+				c.portFix(Listener{Object: object(st), Service: st.Service, Dst: st.Flow.Dst, Proto: st.Flow.Proto}, sockets.Report{}), "observed "+seen))
 		}
 		return false
 	}
@@ -262,8 +263,11 @@ func (c *comparer) eachNetwork(i int, f func(*Step)) {
 }
 
 func object(st *Step) string {
-	if len(st.Pods) > 0 {
+	switch {
+	case len(st.Pods) > 0:
 		return "Pod " + st.Pods[0].String()
+	case st.Node != "":
+		return "node " + st.Node
 	}
 	return "address " + st.Flow.Dst.String()
 }

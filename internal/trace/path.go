@@ -55,6 +55,10 @@ type Step struct {
 	Findings []flow.Finding `json:",omitempty"` // of this package; the hop's own are in Verdict.Findings
 	Leg      int            `json:",omitempty"` // 0 up to the ingress, 1 behind it
 
+	// Unchecked is what the objects cannot say of a step that they let pass: whether a process of a node, or a machine beyond
+	// the nodes, answers. Until it is seen, the step is unknown.
+	Unchecked string `json:",omitempty"`
+
 	// Way is what the Service proxy of the node does with a Pod's question to the DNS server's address; nil = not asked.
 	Way *flow.Verdict `json:",omitempty"`
 

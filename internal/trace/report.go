@@ -62,8 +62,16 @@ func (x *Index) Report(p Path, predicted bool) Report {
 	if p.Question.DNSType != "" {
 		r.To = "the " + p.Question.DNSType + " records of " + p.Question.Target
 	}
-	for _, st := range p.Steps {
-		r.Steps = append(r.Steps, x.reportStep(st))
+	p.Steps = slices.Clone(p.Steps)
+	for i := range p.Steps {
+		st := &p.Steps[i]
+		if st.State == OK && st.open() {
+			st.State = Unknown
+		}
+		r.Steps = append(r.Steps, x.reportStep(*st))
+		if st.open() {
+			r.notChecked(st.Unchecked)
+		}
 		if st.Unasked != "" {
 			r.notChecked(labels[st.Hop] + " on node " + st.Node + ": " + st.Unasked)
 		} else if st.Err != nil {
@@ -74,6 +82,9 @@ func (x *Index) Report(p Path, predicted bool) Report {
 	r.conclude(&p)
 	return r
 }
+
+// open reports whether nobody could tell what the objects do not say.
+func (st *Step) open() bool { return st.Unchecked != "" && !st.Seen }
 
 func (r *Report) notChecked(s string) {
 	if !slices.Contains(r.NotChecked, s) {
@@ -107,13 +118,18 @@ func (r *Report) conclude(p *Path) {
 	case r.Finding != nil:
 		r.Result, r.Exit = "broken", ExitBroken
 		r.Summary = "arrives, but not as it should: " + successText(p.Outcome)
-	case unknown || len(p.Steps) == 0:
+	case unknown || len(p.Steps) == 0 || p.Outcome.beyond():
 		r.Result, r.Exit = "unknown", ExitUnknown
 		r.Summary = "nothing broken was found, but not everything could be checked: " + successText(p.Outcome)
 	default:
 		r.Result, r.Exit = "ok", ExitOK
 		r.Summary = successText(p.Outcome)
 	}
+}
+
+// beyond reports whether the way leads to a name outside the cluster, of which not even the address is known.
+func (o Outcome) beyond() bool {
+	return o.Action == flow.Pass && len(o.Targets) == 0 && o.Node == ""
 }
 
 func failureText(o Outcome) string {

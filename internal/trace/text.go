@@ -33,7 +33,18 @@ func (r *Report) groups() []*group {
 			g.state = st.State
 		}
 	}
-	return out
+	return before(out)
+}
+
+// before says ok of the lines above the broken one, whose steps to other nodes would be asked only after it.
+func before(all []*group) []*group {
+	at := slices.IndexFunc(all, func(g *group) bool { return g.state == Broken })
+	for _, g := range all[:max(at, 0)] {
+		if g.state == WouldPass {
+			g.state = OK
+		}
+	}
+	return all
 }
 
 func rank(s State) int {
@@ -97,7 +108,8 @@ func (g *group) write(w io.Writer, n int, predicted bool, c Colour) {
 func (g *group) details() string {
 	var out []string
 	for _, st := range g.steps {
-		if st.State == g.state && !slices.Contains(out, st.Detail) {
+		same := st.State == g.state || g.state == Broken && st.State == WouldFail || g.state == OK && st.State == WouldPass
+		if same && !slices.Contains(out, st.Detail) {
 			out = append(out, st.Detail)
 		}
 	}

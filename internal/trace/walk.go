@@ -36,10 +36,12 @@ type walker struct {
 	v      View
 	path   *Path
 	target Target
-	broken bool
-	http   *flow.Request // what is asked, when the question is HTTP
-	hops   int           // proxies passed; a packet that circles must end
-	leg    int           // 1 behind the ingress
+
+	headless *model.Service // whose name led to the destination
+	broken   bool
+	http     *flow.Request // what is asked, when the question is HTTP
+	hops     int           // proxies passed; a packet that circles must end
+	leg      int           // 1 behind the ingress
 }
 
 const maxProxies = 4
@@ -238,17 +240,30 @@ func (w *walker) passed(f flow.Flow, dst []netip.AddrPort) {
 		}
 		return
 	}
-	w.deliver(f, dst, model.Name{})
+	w.deliver(f, dst, nameOf(w.headless))
 }
 
 // atNode ends at a process of the node itself.
 func (w *walker) atNode(n *model.Node, f flow.Flow) {
+	if p, port := w.hostPort(n, f); p != nil {
+		to := p.Addrs[slices.IndexFunc(p.Addrs, func(a netip.Addr) bool { return a.Is4() == f.Dst.Addr().Is4() })]
+		w.last().Detail = fmt.Sprintf("%s is a hostPort of Pod %s -> %s", f.Dst, p.Name, netip.AddrPortFrom(to, port))
+		w.deliver(f, []netip.AddrPort{netip.AddrPortFrom(to, port)}, model.Name{})
+		return
+	}
 	if p := w.pod(f.Dst, model.Name{}); p != nil {
 		w.process([]netip.AddrPort{f.Dst}, f, model.Name{})
 		return
 	}
-	w.add(Step{Hop: HopProcess, Node: n.Name, Flow: f, Verdict: flow.Verdict{Action: flow.Pass, Why: "a process of the node itself"}})
+	w.ofNode(n, f)
 	w.end(Outcome{Action: flow.Pass, Node: n.Name, Targets: []netip.AddrPort{f.Dst}})
+}
+
+// ofNode is the process of a node that may listen there: no object says so.
+func (w *walker) ofNode(n *model.Node, f flow.Flow) {
+	f.Node = n.Name
+	w.add(Step{Hop: HopProcess, Node: n.Name, Flow: f, Verdict: flow.Verdict{Action: flow.Pass, Why: "a process of the node itself"},
+		Unchecked: fmt.Sprintf("whether a process of node %s listens on port %d/%s", n.Name, f.Dst.Port(), f.Proto)})
 }
 
 // toNode takes a packet for a node's own address there, over the pod network of the node it is on.

@@ -269,5 +269,10 @@ func TestConnectionTrackingIsMadeLiberalOrItIsSaid(t *testing.T) {
 		if v, _ := settings.Get(liberal); err != nil || v != c.value || len(r.Findings) != c.findings {
 			t.Errorf("read only %v: value %s, findings %+v, %v", c.readOnly, v, r.Findings, err)
 		}
+		settings.Values[liberal] = "1" // by hand
+		if _, err := p.Check(t.Context()); err != nil || len(p.Findings()) > 0 {
+			t.Errorf("read only %v: after it was set by hand: %+v, %v", c.readOnly, p.Findings(), err)
+		}
+		settings.Values[liberal] = c.value
 	}
 }

@@ -189,6 +189,9 @@ func (p *Proxy) standing() (out []flow.Finding) {
 func (p *Proxy) Check(ctx context.Context) (string, error) {
 	p.openAgain()
 	p.look(ctx)
+	if len(p.strict) > 0 { // somebody may have set them by hand, or given the permission
+		p.strict = p.track()
+	}
 	if p.served != nil {
 		p.leave(ctx, p.snapshot, p.served)
 	}

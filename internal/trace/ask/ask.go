@@ -28,9 +28,12 @@ type HopRequest struct {
 	Flow flow.Flow `json:"flow"`
 }
 
-// SocketsRequest asks what a Pod of this node listens on.
+// SocketsRequest asks what a Pod of this node listens on, or the node itself, or many Pods at once. An agent that does not
+// know the latter two takes them for a question about no Pod and says so.
 type SocketsRequest struct {
-	PodUID string `json:"podUID"`
+	PodUID  string   `json:"podUID"`
+	Node    bool     `json:"node,omitempty"`
+	PodUIDs []string `json:"podUIDs,omitempty"`
 }
 
 // StatusRequest asks how the agent is.
@@ -40,9 +43,13 @@ type StatusRequest struct{}
 type Answer struct {
 	Hop     *flow.Verdict   `json:"hop,omitempty"`
 	Sockets *sockets.Report `json:"sockets,omitempty"`
+	Pods    PodSockets      `json:"pods,omitempty"`
 	Status  *Status         `json:"status,omitempty"`
 	Error   *Error          `json:"error,omitempty"`
 }
+
+// PodSockets is what each Pod listens on, by UID. A Pod without processes is not in it.
+type PodSockets map[string]sockets.Report
 
 // Status is how an agent is.
 type Status struct {

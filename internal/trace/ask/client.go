@@ -67,6 +67,24 @@ func (c *Client) Sockets(ctx context.Context, podUID string) (sockets.Report, er
 	return *a.Sockets, nil
 }
 
+// NodeSockets asks what the node itself listens on.
+func (c *Client) NodeSockets(ctx context.Context) (sockets.Report, error) {
+	a, err := c.ask(ctx, Request{Sockets: &SocketsRequest{Node: true}})
+	if err != nil || a.Sockets == nil {
+		return sockets.Report{}, incomplete(err)
+	}
+	return *a.Sockets, nil
+}
+
+// PodSockets asks what many Pods listen on.
+func (c *Client) PodSockets(ctx context.Context, podUIDs []string) (PodSockets, error) {
+	a, err := c.ask(ctx, Request{Sockets: &SocketsRequest{PodUIDs: podUIDs}})
+	if err != nil || a.Pods == nil {
+		return nil, incomplete(err)
+	}
+	return a.Pods, nil
+}
+
 // Status asks how the agent is.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	a, err := c.ask(ctx, Request{Status: &StatusRequest{}})

@@ -119,15 +119,31 @@ func (s *Server) answer(ctx context.Context, r Request) Answer {
 	case r.Hop != nil:
 		return s.hop(ctx, *r.Hop)
 	case r.Sockets != nil:
-		rep, err := sockets.Read(s.Proc, r.Sockets.PodUID)
-		if err != nil {
-			return failed(err)
-		}
-		return Answer{Sockets: &rep}
+		return s.sockets(*r.Sockets)
 	case r.Status != nil:
 		return Answer{Status: s.status()}
 	}
 	return failed(errors.New("an empty request"))
+}
+
+func (s *Server) sockets(r SocketsRequest) Answer {
+	if len(r.PodUIDs) > 0 {
+		all, err := sockets.ReadAll(s.Proc, r.PodUIDs)
+		if err != nil {
+			return failed(err)
+		}
+		all[""] = sockets.Report{} // so that the answer is there when no Pod has a process
+		return Answer{Pods: all}
+	}
+	read := func() (sockets.Report, error) { return sockets.Read(s.Proc, r.PodUID) }
+	if r.Node {
+		read = sockets.ReadNode
+	}
+	rep, err := read()
+	if err != nil {
+		return failed(err)
+	}
+	return Answer{Sockets: &rep}
 }
 
 func (s *Server) hop(ctx context.Context, r HopRequest) Answer {

@@ -55,7 +55,7 @@ func (a *Agents) Close() {
 
 // Layers is the layers of trace over these agents; probing says whether real packets may be sent.
 func (a *Agents) Layers(probing bool) trace.Layers {
-	l := trace.Layers{Programmed: a, Status: a.status, Sockets: a.sockets}
+	l := trace.Layers{Programmed: a, Status: a.status, Sockets: a.sockets, OfNode: a.nodeSockets}
 	if probing {
 		l.Probe = a.probe
 	}
@@ -97,6 +97,30 @@ func (a *Agents) sockets(ctx context.Context, p *model.Pod) (sockets.Report, err
 		return sockets.Report{}, err
 	}
 	r, err := c.Sockets(ctx, p.UID)
+	return r, a.lost(err)
+}
+
+// nodeSockets asks what the node itself listens on.
+func (a *Agents) nodeSockets(ctx context.Context, node string) (sockets.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c, err := a.client(ctx, a.nodePod, node)
+	if err != nil {
+		return sockets.Report{}, err
+	}
+	r, err := c.NodeSockets(ctx)
+	return r, a.lost(err)
+}
+
+// PodSockets asks a node what its Pods listen on, all at once.
+func (a *Agents) PodSockets(ctx context.Context, node string, podUIDs []string) (ask.PodSockets, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c, err := a.client(ctx, a.nodePod, node)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.PodSockets(ctx, podUIDs)
 	return r, a.lost(err)
 }
 
@@ -184,6 +208,11 @@ func (a *Agents) podOn(node, what string, is func(*model.Pod) bool) (model.Name,
 		}
 		if installed = true; p.Node == node && p.Phase == "Running" {
 			return p.Name, nil
+		}
+	}
+	for w := range a.s.Workloads.Values() {
+		if w.Kind == "DaemonSet" && is(&model.Pod{Labels: w.Labels}) && what == "podway-node" && !installed {
+			return model.Name{}, trace.ErrNoPods
 		}
 	}
 	if installed {

@@ -46,27 +46,44 @@ func PIDs(proc, podUID string) ([]int, error) {
 	if podUID == "" {
 		return nil, fmt.Errorf("sockets: %w: its UID is not known", ErrNoProcess)
 	}
+	all, err := cgroups(proc)
+	if err != nil {
+		return nil, err
+	}
+	return all.of(podUID), nil
+}
+
+// members are the processes of a machine with their cgroup files.
+type members map[int]string
+
+func cgroups(proc string) (members, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, fmt.Errorf("sockets: list processes: %w", err)
 	}
-	names := [2]string{"pod" + podUID, "pod" + strings.ReplaceAll(podUID, "-", "_")}
-	var out []int
+	out := members{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(proc, e.Name(), "cgroup"))
-		if err != nil {
-			continue // it ended meanwhile
+		if err == nil { // else it ended meanwhile
+			out[pid] = string(data)
 		}
-		if inPod(string(data), names) {
+	}
+	return out, nil
+}
+
+func (m members) of(podUID string) (out []int) {
+	names := [2]string{"pod" + podUID, "pod" + strings.ReplaceAll(podUID, "-", "_")}
+	for pid, cgroup := range m {
+		if podUID != "" && inPod(cgroup, names) {
 			out = append(out, pid)
 		}
 	}
 	slices.Sort(out)
-	return out, nil
+	return out
 }
 
 // inPod reports whether a path element of the cgroup file names the Pod.
@@ -95,9 +112,35 @@ func Read(proc, podUID string) (Report, error) {
 	if len(pids) == 0 {
 		return Report{}, ErrNoProcess
 	}
+	return read(proc, strconv.Itoa(pids[0]), pids)
+}
+
+// ReadNode lists the listening sockets of this process's own network namespace: of an agent on the host's network, those of
+// the node. Which process holds them is not looked up.
+func ReadNode() (Report, error) { return read("/proc", "self", []int{os.Getpid()}) }
+
+// ReadAll is Read for many Pods, with one look at the processes. A Pod without processes is not in the map.
+func ReadAll(proc string, podUIDs []string) (map[string]Report, error) {
+	out := map[string]Report{}
+	entries, err := cgroups(proc)
+	if err != nil {
+		return nil, err
+	}
+	for _, uid := range podUIDs {
+		if pids := entries.of(uid); len(pids) > 0 {
+			if r, err := read(proc, strconv.Itoa(pids[0]), pids); err == nil {
+				out[uid] = r
+			}
+		}
+	}
+	return out, nil
+}
+
+// read lists the sockets of the network namespace of process of, and which of pids hold them.
+func read(proc, of string, pids []int) (Report, error) {
 	var found []listening
 	for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
-		data, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pids[0]), "net", file))
+		data, err := os.ReadFile(filepath.Join(proc, of, "net", file))
 		if errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(file, "6") {
 			continue // a kernel without IPv6
 		}
@@ -106,7 +149,7 @@ func Read(proc, podUID string) (Report, error) {
 		}
 		more, err := parseTable(strings.TrimSuffix(file, "6"), string(data))
 		if err != nil {
-			return Report{}, fmt.Errorf("sockets: /proc/%d/net/%s: %w", pids[0], file, err)
+			return Report{}, fmt.Errorf("sockets: /proc/%s/net/%s: %w", of, file, err)
 		}
 		found = append(found, more...)
 	}

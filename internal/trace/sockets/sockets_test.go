@@ -91,6 +91,24 @@ func TestAPodWithoutProcessIsAnErrorOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestManyPodsAreReadAtOnceAndTheNodeItself(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := ReadNode()
+	if how, _ := r.On("tcp", netip.MustParseAddrPort(l.Addr().String())); err != nil || how != Loopback {
+		t.Errorf("own listener on %s: %v %v", l.Addr(), how, err)
+	}
+	proc := procWith(t, "0::/kubepods.slice/pod"+uid+"/x\n")
+	all, err := ReadAll(proc, []string{uid, "another", ""})
+	one, oneErr := Read(proc, uid)
+	if err != nil || oneErr != nil || len(all) != 1 || len(all[uid].Listeners) != len(one.Listeners) {
+		t.Errorf("got %+v %v; alone %+v %v", all, err, one, oneErr)
+	}
+}
+
 func TestAddressesAreReadInTheMachinesOrder(t *testing.T) {
 	for in, want := range map[string]string{
 		"0100007F:1F90":                         "127.0.0.1:8080",

@@ -15,6 +15,22 @@ func tlsOf(i *model.Ingress, secret string, hosts ...string) *model.Ingress {
 	return i
 }
 
+func TestAnIngressWithoutAnyClassOfOursSaysHowToMakeIt(t *testing.T) {
+	for class, also := range map[string]bool{"podway": false, "nginx": true, "": true} {
+		i := ing("x", "h / Prefix web:http")
+		i.Class = class
+		b := model.NewBuilder(nil)
+		b.Put(i)
+		got := Findings(Config{}, b.Snapshot(epoch))[i.Name]
+		if len(got) != 1 || !strings.Contains(got[0].Fix, `metadata: {name: podway}\nspec: {controller: podway.io/ingress}\n' | kubectl create -f -`) {
+			t.Fatalf("class %q: %+v", class, got)
+		}
+		if strings.Contains(got[0].Fix, "patch ingress x") != also {
+			t.Errorf("class %q: the fix is\n%s", class, got[0].Fix)
+		}
+	}
+}
+
 func TestFindings(t *testing.T) {
 	web := []any{svc("web"), slice("web", "10.0.0.1")}
 	resource := ing("x", "h / Prefix web:http")

@@ -59,9 +59,16 @@ func orStar(host string) string {
 // classFinding says why an Ingress is not served.
 func (t *Table) classFinding(ing *model.Ingress, state Standing) flow.Finding {
 	f := flow.Finding{Code: flow.IngressNoClass, Severity: flow.Error, Object: object(ing.Name)}
+	own, there := t.ownClass()
 	edit := fmt.Sprintf("kubectl -n %s patch ingress %s --type merge -p '{\"spec\":{\"ingressClassName\":\"%s\"}}'",
-		ing.Name.Namespace, ing.Name.Name, t.ownClass())
-	f.Fix = edit
+		ing.Name.Namespace, ing.Name.Name, own)
+	switch f.Fix = edit; {
+	case there:
+	case ing.Class == own:
+		f.Fix = t.makeClass(own)
+	default:
+		f.Fix = t.makeClass(own) + "\n" + edit
+	}
 	switch state {
 	case NoSuchClass:
 		f.Cause = fmt.Sprintf("its class %s does not exist, so no controller serves it.", ing.Class)
@@ -81,16 +88,20 @@ func (t *Table) classFinding(ing *model.Ingress, state Standing) flow.Finding {
 	return f
 }
 
-// ownClass is a class that this controller serves, for advice.
-func (t *Table) ownClass() string {
-	own := ""
+// makeClass is the command that makes an IngressClass of this controller.
+func (t *Table) makeClass(name string) string {
+	return fmt.Sprintf(`printf 'apiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata: {name: %s}\nspec: {controller: %s}\n' | kubectl create -f -`, name, t.cfg.Controller)
+}
+
+// ownClass is a class that this controller serves, for advice; there = it exists.
+func (t *Table) ownClass() (own string, there bool) {
 	for c := range t.snap.Classes.Values() {
 		if c.Controller == t.cfg.Controller && (own == "" || c.Name < own) {
 			own = c.Name
 		}
 	}
 	if own == "" {
-		return t.cfg.Class
+		return t.cfg.Class, false
 	}
-	return own
+	return own, true
 }

@@ -133,7 +133,9 @@ func (t *Table) addTLS(v *flow.Verdict, host string) {
 		})
 		return
 	}
-	v.Why += fmt.Sprintf("; TLS with Secret %s of Ingress %s", e.Cert.Secret, e.Ingress)
+	if v.Why += fmt.Sprintf("; TLS with Secret %s of Ingress %s", e.Cert.Secret, e.Ingress); e.Cert.Err != nil {
+		v.Why += fmt.Sprintf(", which cannot be used (%v): clients get the default certificate", e.Cert.Err)
+	}
 	ing, ok := t.snap.Ingresses.Get(e.Ingress)
 	if !ok {
 		return
