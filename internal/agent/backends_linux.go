@@ -21,7 +21,7 @@ var backends = []struct {
 }{
 	{"nftables", func(ns *netns.NS) (proxy.Backend, error) { return nft.In(ns), nil }},
 	{"iptables", func(ns *netns.NS) (proxy.Backend, error) { return iptables.In(ns), nil }},
-	{"ipvs", func(ns *netns.NS) (proxy.Backend, error) { return ipvs.In(ns, ipvs.Options{}, slog.Default()), nil }},
+	{"ipvs", func(ns *netns.NS) (proxy.Backend, error) { return ipvs.In(ns, slog.Default()), nil }},
 	{"ebpf", func(ns *netns.NS) (proxy.Backend, error) { return ebpf.In(ns, ebpf.FromEnvironment()), nil }},
 }
 

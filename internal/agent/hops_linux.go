@@ -167,6 +167,9 @@ func Hops(names []string, o Options) ([]hop.Hop, error) {
 			return nil, fmt.Errorf("agent: no hop %q; there are %s", n, strings.Join(HopNames(), ", "))
 		}
 	}
+	if slices.Contains(names, "announce") {
+		o.Proxy.IPVS.StrictARP = true // or every node answers for the addresses that one of them announces
+	}
 	var out []hop.Hop
 	var errs []error
 	for _, m := range makers {

@@ -21,5 +21,5 @@ type KubeProxy interface {
 
 // KubeProxies are those of all modes that can be taken over. What is taken out is kept in dir.
 func KubeProxies(ns *netns.NS, dir string) []KubeProxy {
-	return []KubeProxy{kubeproxy.NFTables(ns), kubeproxy.IPTables(ns, dir)}
+	return []KubeProxy{kubeproxy.NFTables(ns), kubeproxy.IPTables(ns, dir), kubeproxy.IPVS(ns, dir)}
 }

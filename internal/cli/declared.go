@@ -9,6 +9,7 @@ import (
 	"github.com/podway/podway/internal/hop/ingress/routes"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/modes"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
 	"github.com/podway/podway/internal/trace/remote"
@@ -25,7 +26,7 @@ func declaredView(s *model.Snapshot, known remote.Settings) (trace.View, error) 
 		trace.HopName:     names.Declared,
 		trace.HopAnnounce: announce.New(announce.Options{}).Declared, // keeps the last election
 		trace.HopIngress:  func(_ *model.Snapshot, f flow.Flow) flow.Verdict { return table.Verdict(f) },
-		trace.HopProxy:    proxy.New(proxy.Options{ServiceCIDRs: known.ServiceCIDRs}).Declared,
+		trace.HopProxy:    proxy.New(proxy.Options{ServiceCIDRs: known.ServiceCIDRs, Settings: known.Proxy, Backend: modes.Backend(known.ProxyMode)}).Declared,
 		trace.HopPodnet: func(s *model.Snapshot, f flow.Flow) flow.Verdict {
 			return podnet.Declared(s, podnet.Options{ServiceCIDRs: known.ServiceCIDRs}, nil, f)
 		},

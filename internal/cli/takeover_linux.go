@@ -18,6 +18,7 @@ import (
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/kubeproxy"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -26,9 +27,6 @@ type takeoverFlags struct {
 	proxyFlags
 	dir string
 }
-
-// kubeProxyDevice is where kube-proxy's mode ipvs has the addresses of Services.
-const kubeProxyDevice = "/sys/class/net/kube-ipvs0"
 
 func newTakeover() *cobra.Command {
 	c := &cobra.Command{
@@ -40,7 +38,7 @@ open connections go on. What was taken out is kept until --forget, so that rollb
 plugins and network policies stay.
 
 End kube-proxy before apply, or it writes its rules again; run podway proxy (or podway node) afterwards, which keeps the
-rules up to date. kube-proxy's modes nftables and iptables can be taken over; for ipvs run kube-proxy --cleanup.`,
+rules up to date. In mode ipvs podway goes on with kube-proxy's virtual servers as they are.`,
 		Example: `  podway takeover plan
   podway takeover apply --config /var/lib/kube-proxy/config.conf
   podway takeover rollback`,
@@ -67,9 +65,6 @@ func newTakeoverPlan() *cobra.Command {
 		}
 		if !found {
 			fmt.Fprintln(out, "no rules of kube-proxy are on this node")
-		}
-		if _, err := os.Stat(kubeProxyDevice); err == nil {
-			fmt.Fprintln(out, "! device kube-ipvs0 is here: kube-proxy's mode ipvs (or podway's); it is not taken over: run kube-proxy --cleanup")
 		}
 		parts, err := agent.Leftovers(cmd.Context(), agent.CleanupOptions{}, true)
 		if err != nil {
@@ -140,9 +135,6 @@ func newTakeoverApply() *cobra.Command {
 
 func (t *takeoverFlags) apply(cmd *cobra.Command, forget bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	if _, err := os.Stat(kubeProxyDevice); err == nil {
-		return exitWith(ExitBroken, errors.New("kube-proxy's mode ipvs is not taken over: end kube-proxy, run kube-proxy --cleanup, then podway proxy"))
-	}
 	r, err := t.resolve()
 	if err != nil {
 		return err
@@ -165,12 +157,11 @@ func (t *takeoverFlags) apply(cmd *cobra.Command, forget bool) error {
 	}
 	all := agent.KubeProxies(nil, t.dir)
 	var foreign []proxy.Backend
-	if r.Mode != "iptables" { // in mode iptables podway makes kube-proxy's chains its own
-		for _, k := range all {
-			foreign = append(foreign, k)
+	for _, k := range all {
+		if _, chains := k.(*kubeproxy.Chains); chains && r.Mode == "iptables" {
+			continue // podway makes kube-proxy's chains its own
 		}
-	} else {
-		foreign = append(foreign, all[0])
+		foreign = append(foreign, k)
 	}
 	hops, err := t.hops(log, r, r.nodeName(), agent.Options{Foreign: foreign})
 	if err != nil {

@@ -1,12 +1,13 @@
 package scenario
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/podway/podway/internal/hop/proxy/modes"
 )
 
 // all reads every scenario of the repository.
@@ -53,7 +54,7 @@ func checkAll(t *testing.T, l Level, w Maker) {
 func TestEveryScenarioHoldsForTheModel(t *testing.T) { checkAll(t, Model, ModelWorld) }
 
 func TestEveryScenarioHoldsForTheRules(t *testing.T) {
-	for _, mode := range slices.Sorted(maps.Keys(backends)) {
+	for _, mode := range modes.Names() {
 		w, err := RulesWorld(mode)
 		if err != nil {
 			t.Fatal(err)

@@ -17,10 +17,7 @@ import (
 	"github.com/podway/podway/internal/hop/ingress/routes"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
-	"github.com/podway/podway/internal/hop/proxy/ebpf"
-	"github.com/podway/podway/internal/hop/proxy/iptables"
-	"github.com/podway/podway/internal/hop/proxy/ipvs"
-	"github.com/podway/podway/internal/hop/proxy/nft"
+	"github.com/podway/podway/internal/hop/proxy/modes"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
 )
@@ -39,7 +36,7 @@ func Declared(st *State, mode string) trace.View {
 	hops := map[string]func(*model.Snapshot, flow.Flow) flow.Verdict{
 		trace.HopAnnounce: announce.Declared,
 		trace.HopIngress:  func(_ *model.Snapshot, f flow.Flow) flow.Verdict { return table.Verdict(f) },
-		trace.HopProxy:    proxy.New(proxy.Options{ServiceCIDRs: ServiceCIDRs, Settings: st.Settings(mode), Backend: backends[mode]}).Declared,
+		trace.HopProxy:    proxy.New(proxy.Options{ServiceCIDRs: ServiceCIDRs, Settings: st.Settings(mode), Backend: judge(mode)}).Declared,
 		trace.HopPodnet: func(s *model.Snapshot, f flow.Flow) flow.Verdict {
 			return podnet.Declared(s, podnet.Options{ServiceCIDRs: ServiceCIDRs}, nil, f)
 		},
@@ -48,6 +45,14 @@ func Declared(st *State, mode string) trace.View {
 		hops[trace.HopName] = names.Declared
 	}
 	return trace.Functions{Snapshot: st.Snapshot, Hops: hops}
+}
+
+// judge is the backend whose limits hold for what is declared in a mode; none does where there is no mode.
+func judge(mode string) proxy.Backend {
+	if mode == "" {
+		return nil
+	}
+	return modes.Backend(mode)
 }
 
 // The mode that "" stands for where a mode is needed, and those that need something of a node.
@@ -68,19 +73,11 @@ type rendered struct {
 	table   *routes.Table
 }
 
-// backends are those of the service proxy, without a host: for their rules and for what they cannot do.
-var backends = map[string]proxy.Backend{
-	defaultMode: nft.New(nil),
-	"iptables":  iptables.New(nil, nil),
-	"ipvs":      ipvs.New(ipvs.Doors{}, ipvs.Options{}, nil),
-	ebpfMode:    ebpf.New(ebpf.Host{Packets: nft.New(nil)}),
-}
-
 // NewRendered returns the views of level rules for one scenario, to be asked for in the order of its steps. It panics on an
 // unknown proxy mode.
 func NewRendered(proxyMode string) Views {
-	r := &rendered{planner: map[string]*proxy.Planner{}, mode: cmp.Or(proxyMode, defaultMode)}
-	if r.backend = backends[r.mode]; r.backend == nil {
+	r := &rendered{planner: map[string]*proxy.Planner{}, mode: cmp.Or(proxyMode, defaultMode), backend: modes.Backend(proxyMode)}
+	if r.backend == nil {
 		panic("scenario: no backend of proxy mode " + proxyMode)
 	}
 	return func(st *State) trace.View {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/podway/podway/internal/flow"
+	"github.com/podway/podway/internal/hop/proxy/modes"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/trace"
 )
@@ -25,7 +26,7 @@ func ModelWorld(context.Context) (World, error) {
 // one of its modes ("" = the default). An unknown mode is an error.
 func RulesWorld(proxyMode string) (Maker, error) {
 	proxyMode = cmp.Or(proxyMode, defaultMode)
-	if backends[proxyMode] == nil {
+	if modes.Backend(proxyMode) == nil {
 		return nil, fmt.Errorf("scenario: level rules knows no proxy mode %q", proxyMode)
 	}
 	return func(context.Context) (World, error) {

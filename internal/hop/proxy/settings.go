@@ -33,7 +33,7 @@ type Settings struct {
 type IPVSSettings struct {
 	Scheduler string         // "" = rr
 	Exclude   []netip.Prefix // virtual servers in these are somebody else's (excludeCIDRs)
-	StrictARP bool           // the node answers ARP only for addresses of the device that is asked
+	StrictARP bool           // the node answers ARP only for addresses of the device that is asked; always beside hop announce
 	// Timeouts of connections; 0 leaves the kernel's.
 	TCPTimeout, TCPFinTimeout, UDPTimeout time.Duration
 }

@@ -27,13 +27,15 @@ type Backend struct {
 	totals  []counts    // per family, of applied
 	stamp   kipt.Stamp  // of the tables after the last write or comparison
 
+	counted counted
+
 	compared time.Time     // when Check last compared everything
 	took     time.Duration // how long that took
 }
 
 // New returns the backend. open opens the door to the tables of the node's namespace; it is called once, at first use.
 func New(open func() (kipt.Door, error), s sysctl.Door) *Backend {
-	return &Backend{open: open, sysctl: s}
+	return &Backend{open: open, sysctl: s, counted: newCounted()}
 }
 
 // Name implements proxy.Backend.
@@ -121,8 +123,8 @@ func (b *Backend) full(ctx context.Context, d kipt.Door, before *proxy.Plan, sta
 			continue
 		}
 		s := collect(p, f)
-		totals[i] = s.counts()
 		want := &Ruleset{tables: render(p, f, s)}
+		totals[i] = s.counts(want.tables)
 		for _, t := range tables {
 			edits[i] = append(edits[i], difference(have.table(f, t), want.table(f, t)))
 		}
@@ -141,11 +143,14 @@ func (b *Backend) commit(ctx context.Context, d kipt.Door, edits perFamily, befo
 	for i, f := range kipt.Families {
 		in := script(edits[i], d.Chunk())
 		if len(in) == 0 {
+			b.counted.wrote(f, nil, totals[i])
 			continue
 		}
 		if err := d.Restore(ctx, f, in); err != nil {
+			b.counted.failed(f, full)
 			return proxy.Applied{}, err
 		}
+		b.counted.wrote(f, edits[i], totals[i])
 		commits += bytes.Count(in, []byte("\nCOMMIT\n"))
 		for _, e := range edits[i] {
 			done.Changed += e.changes()

@@ -116,6 +116,32 @@ func TestAServiceThatComesAddsOneRuleToEachListAndTakesItAway(t *testing.T) {
 	}
 }
 
+func TestRulesAndFailuresAreCounted(t *testing.T) {
+	fake, b := newFake()
+	one, two := plans()
+	nat := proxy.TableFamily{Table: kipt.NAT, Family: "IPv4"}
+	there := func() int { return strings.Count(fake.Save(kipt.IPv4, kipt.NAT), "\n-A ") }
+	for i, p := range []*proxy.Plan{one, two, two} {
+		if _, err := b.Apply(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		// The second plan has one endpoint instead of another: three rules of the choice, and its own one.
+		got, want := b.IPTablesCounts(), []int{there(), 4, 0}[i]
+		if got.Rules[nat] != there() || got.Written[nat] != want || len(got.Failures) != 0 {
+			t.Errorf("step %d: %+v; want %d rules, %d written", i, got, there(), want)
+		}
+	}
+	fake.Fail = func() error { return errors.New("no") }
+	for range 2 { // a part, then everything
+		if _, err := b.Apply(t.Context(), one); err == nil {
+			t.Fatal("the failure was not told")
+		}
+	}
+	if got := b.IPTablesCounts(); got.Failures["IPv4"] != 2 || got.PartialFailures["IPv4"] != 1 {
+		t.Errorf("after two failures: %+v", got)
+	}
+}
+
 func TestAfterAFailureEverythingIsCompared(t *testing.T) {
 	fake, b := newFake()
 	one, two := plans()

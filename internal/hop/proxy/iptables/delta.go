@@ -13,16 +13,21 @@ import (
 type counts struct {
 	ports  int
 	blocks map[netip.Prefix]int
+	rules  map[string]int // by table, those between the rules of Services too
 }
 
-func (s *sheet) counts() counts { return counts{s.ports, s.blocks} }
+func (s *sheet) counts(all []*kipt.Table) counts { return counts{s.ports, s.blocks, rulesOf(all)} }
 
 // after is what the counts are when some Services change.
 func (c counts) after(was, now *sheet) counts {
-	if len(was.blocks) == 0 && len(now.blocks) == 0 {
-		return counts{c.ports + now.ports - was.ports, c.blocks}
+	out := counts{c.ports + now.ports - was.ports, c.blocks, map[string]int{}}
+	for _, t := range tables {
+		out.rules[t] = c.rules[t] + now.rules(t) - was.rules(t)
 	}
-	out := counts{c.ports + now.ports - was.ports, maps.Clone(c.blocks)}
+	if len(was.blocks) == 0 && len(now.blocks) == 0 {
+		return out
+	}
+	out.blocks = maps.Clone(c.blocks)
 	for b, n := range was.blocks {
 		out.blocks[b] -= n
 	}

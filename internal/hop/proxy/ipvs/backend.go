@@ -25,9 +25,8 @@ type Doors struct {
 
 // Backend implements proxy.Backend.
 type Backend struct {
-	options Options
-	doors   Doors
-	log     *slog.Logger
+	doors Doors
+	log   *slog.Logger
 
 	nft  knft.Kernel // opened at first use
 	ipvs kipvs.Kernel
@@ -38,6 +37,7 @@ type Backend struct {
 	leaving  leaving     // destinations that go when their connections have
 	released time.Time   // when they were looked at
 	warned   bool
+	failures int // writes of tables that failed
 
 	every    time.Duration // how often Check reads IPVS, which tells nobody of changes
 	compared time.Time     // when it last did
@@ -45,8 +45,8 @@ type Backend struct {
 }
 
 // New returns the backend. log is told once that the mode is deprecated; nil tells nobody.
-func New(d Doors, o Options, log *slog.Logger) *Backend {
-	return &Backend{options: o, doors: d, log: log, leaving: leaving{}, every: 5 * time.Second}
+func New(d Doors, log *slog.Logger) *Backend {
+	return &Backend{doors: d, log: log, leaving: leaving{}, every: 5 * time.Second}
 }
 
 // Name implements proxy.Backend.
@@ -56,9 +56,6 @@ func (b *Backend) Name() string { return "ipvs" }
 func (b *Backend) HoldsAddresses() bool { return true }
 
 func (b *Backend) open() error {
-	if err := b.options.Check(); err != nil {
-		return err
-	}
 	if b.ipvs == nil {
 		k, err := b.doors.IPVS()
 		if err != nil {
@@ -97,7 +94,7 @@ func (b *Backend) Supported(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &kipvs.Server{Key: kipvs.Key{Addr: probeAddr, Proto: kipvs.TCP}, Scheduler: b.options.scheduler(false)}
+	s := &kipvs.Server{Key: kipvs.Key{Addr: probeAddr, Proto: kipvs.TCP}, Scheduler: scheduler(&proxy.IPVSSettings{})}
 	ops := []kipvs.Op{{Kind: kipvs.AddServer, Server: s}, {Kind: kipvs.DelServer, Server: s}}
 	if !have.Device {
 		ops = append(ops, kipvs.Op{Kind: kipvs.AddDevice}, kipvs.Op{Kind: kipvs.DelDevice})
@@ -140,7 +137,7 @@ func (b *Backend) Check(ctx context.Context) (string, error) {
 		return "", err
 	}
 	b.compared, b.took = time.Now(), time.Since(start)
-	if drift := b.difference(have, Render(b.applied, b.options)); drift != "" {
+	if drift := b.difference(have, Render(b.applied)); drift != "" {
 		b.applied = nil
 		return drift, nil
 	}
@@ -153,7 +150,7 @@ func (b *Backend) Read(ctx context.Context, n proxy.Node) (proxy.Ruleset, error)
 	r, err := b.with(func(nft knft.Kernel, ipvs kipvs.Kernel) (*Ruleset, error) {
 		r, err := read(ctx, nft, ipvs, n)
 		if err == nil {
-			r.ours(&b.options)
+			r.ours(r.excluded())
 		}
 		return r, err
 	})
@@ -245,7 +242,10 @@ func (b *Backend) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have.ours(&b.options)
+	if len(have.tables) == 0 {
+		return nil // what is on the device is another program's
+	}
+	have.ours(have.excluded())
 	var ops []kipvs.Op
 	for _, s := range have.state.Servers {
 		ops = append(ops, kipvs.Op{Kind: kipvs.DelServer, Server: s})

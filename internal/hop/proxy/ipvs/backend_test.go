@@ -170,16 +170,17 @@ func TestSettingsOfTheKernelAreSetOrSaid(t *testing.T) {
 	doors := h.backend().doors
 	doors.Sysctl = door
 	p := plans([]string{"10.244.1.5"})[0]
-	apply(t, New(doors, Options{LaxARP: true}, nil), p)
+	apply(t, New(doors, nil), p)
 	if door.Values["net/ipv4/vs/conntrack"] != "1" || door.Values["net/ipv4/conf/all/arp_ignore"] != "0" {
 		t.Errorf("lax: %v", door.Values)
 	}
-	apply(t, New(doors, Options{}, nil), p)
+	strict := with(p, proxy.IPVSSettings{StrictARP: true})
+	apply(t, New(doors, nil), strict)
 	if door.Values["net/ipv4/conf/all/arp_ignore"] != "1" || door.Values["net/ipv4/conf/all/arp_announce"] != "2" {
 		t.Errorf("strict: %v", door.Values)
 	}
 	door.Values["net/ipv4/vs/conntrack"], door.ReadOnly = "0", true
-	if _, err := New(doors, Options{}, nil).Apply(t.Context(), p); !errors.Is(err, sysctl.ErrReadOnly) {
+	if _, err := New(doors, nil).Apply(t.Context(), p); !errors.Is(err, sysctl.ErrReadOnly) {
 		t.Errorf("read-only: %v", err)
 	}
 }
@@ -187,13 +188,98 @@ func TestSettingsOfTheKernelAreSetOrSaid(t *testing.T) {
 func TestSchedulersAndOptions(t *testing.T) {
 	p := plans([]string{"10.244.1.5"})[0]
 	for _, s := range kipvs.Schedulers {
-		got := Render(p, Options{Scheduler: s}).state.Servers[cart]
+		got := Render(with(p, proxy.IPVSSettings{Scheduler: s})).state.Servers[cart]
 		if got.Scheduler != s || got.Fallback != (s == "sh" || s == "mh") {
 			t.Errorf("%s: %+v", s, got)
 		}
 	}
-	if err := (&Options{Scheduler: "best"}).Check(); err == nil || !strings.Contains(err.Error(), "rr, wrr") {
-		t.Errorf("an unknown scheduler: %v", err)
+	for want, s := range map[string]proxy.Settings{
+		"there are rr, wrr": {IPVS: proxy.IPVSSettings{Scheduler: "best"}},
+		"may be negative":   {IPVS: proxy.IPVSSettings{UDPTimeout: -1}},
+		"127.0.0.1":         {NodePorts: proxy.NodePortAddresses{Loopback: true}},
+	} {
+		if err := New(Doors{}, nil).Can(&s); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+}
+
+// with is a plan with other settings of the mode.
+func with(p *proxy.Plan, s proxy.IPVSSettings) *proxy.Plan {
+	q := *p
+	q.Settings.IPVS = s
+	return &q
+}
+
+// What excludeCIDRs name stays, also when a process that was told nothing of it removes the rest.
+func TestVirtualServersInExcludedRangesStay(t *testing.T) {
+	h, fake, b := newFake()
+	p := with(plans([]string{"10.244.1.5"})[0], proxy.IPVSSettings{Exclude: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/29"), netip.MustParsePrefix("10.96.0.4/30"), netip.MustParsePrefix("fd00:96::/64")}})
+	theirs := &kipvs.Server{Key: kipvs.Key{Addr: netip.MustParseAddrPort("10.96.0.7:8443"), Proto: kipvs.TCP}, Scheduler: "wlc"}
+	if err := fake.Apply(t.Context(), []kipvs.Op{{Kind: kipvs.AddServer, Server: theirs}}); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, b, p)
+	if drift, err := b.Check(t.Context()); drift != "" || err != nil {
+		t.Errorf("drift %q, %v", drift, err)
+	}
+	r, err := h.backend().Read(t.Context(), p.Node)
+	if err != nil || r.Text() != Render(p).Text() {
+		t.Errorf("read back, %v:\n%s", err, r.Text())
+	}
+	if err := h.backend().Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, _ := fake.Read(t.Context())
+	if left.Servers[theirs.Key] == nil || left.Device {
+		t.Errorf("left: %s", left.Text(Device))
+	}
+}
+
+// Timeouts are one for the host: they are set when the configuration names them.
+func TestTimeoutsAreSet(t *testing.T) {
+	_, fake, b := newFake()
+	p := plans([]string{"10.244.1.5"})[0]
+	apply(t, b, p)
+	if fake.Timeouts != (kipvs.Timeouts{}) {
+		t.Errorf("without a word: %+v", fake.Timeouts)
+	}
+	apply(t, b, with(p, proxy.IPVSSettings{TCPTimeout: 600e9, UDPTimeout: 60e9}))
+	if want := (kipvs.Timeouts{TCP: 600e9, UDP: 60e9}); fake.Timeouts != want {
+		t.Errorf("%+v, want %+v", fake.Timeouts, want)
+	}
+}
+
+// kube-proxy has the same device: what is there without podway's tables is not podway's.
+func TestADeviceWithoutOurTablesIsNotOurs(t *testing.T) {
+	h, fake, b := newFake()
+	theirs := &kipvs.Server{Key: cart, Scheduler: "rr"}
+	if err := fake.Apply(t.Context(), []kipvs.Op{{Kind: kipvs.AddDevice}, {Kind: kipvs.AddAddr, IP: cart.Addr.Addr()}, {Kind: kipvs.AddServer, Server: theirs}}); err != nil {
+		t.Fatal(err)
+	}
+	if mine, err := b.Owns(t.Context()); mine || err != nil {
+		t.Errorf("owns %v, %v", mine, err)
+	}
+	if err := h.backend().Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := fake.Read(t.Context()); !left.Device || left.Servers[cart] == nil {
+		t.Errorf("another program's are gone: %s", left.Text(Device))
+	}
+	apply(t, b, plans([]string{"10.244.1.5"})[0])
+	if mine, err := b.Owns(t.Context()); !mine || err != nil {
+		t.Errorf("after Apply: owns %v, %v", mine, err)
+	}
+}
+
+func TestFailedWritesOfTablesAreCounted(t *testing.T) {
+	h, _, b := newFake()
+	h.refuse = func() error { return errors.New("no") }
+	if _, err := b.Apply(t.Context(), plans([]string{"10.244.1.5"})[0]); err == nil {
+		t.Fatal("the failure was not told")
+	}
+	if got := b.IPTablesCounts().Failures; got["IPv4"] == 0 || got["IPv4"] != got["IPv6"] {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 )
 
 // ours takes the virtual servers away that are not this package's, and returns all. Ours are those at an address that is
-// on the device or noted in the tables for it, and those at the node's own addresses that the tables have noted. Excluded
-// addresses are nobody's.
-func (r *Ruleset) ours(o *Options) (all map[kipvs.Key]*kipvs.Server) {
+// on the device or noted in the tables for it, and those at the node's own addresses that the tables have noted. Those in
+// excluded intervals are others'.
+func (r *Ruleset) ours(excluded []string) (all map[kipvs.Key]*kipvs.Server) {
 	noted, addrs := map[kipvs.Key]bool{}, maps.Clone(r.state.Addrs)
 	for _, t := range r.tables {
 		if s := t.Sets[setNode]; s != nil {
@@ -37,14 +37,40 @@ func (r *Ruleset) ours(o *Options) (all map[kipvs.Key]*kipvs.Server) {
 	all = r.state.Servers
 	r.state.Servers = maps.Clone(all)
 	maps.DeleteFunc(r.state.Servers, func(k kipvs.Key, _ *kipvs.Server) bool {
-		return !noted[k] && !addrs[k.Addr.Addr()] || o.excluded(k.Addr.Addr())
+		return !noted[k] && !addrs[k.Addr.Addr()] || within(excluded, addrKey(k.Addr.Addr()))
 	})
 	return all
 }
 
+// excluded are the intervals that the tables have noted.
+func (r *Ruleset) excluded() (out []string) {
+	for _, t := range r.tables {
+		if s := t.Sets[setExcluded]; s != nil {
+			out = slices.AppendSeq(out, maps.Keys(s.Elems))
+		}
+	}
+	return out
+}
+
+// excludedBy are the intervals of the plan's settings.
+func excludedBy(p *proxy.Plan, f knft.Family) (out []string) {
+	for _, r := range ranges(&p.Settings.IPVS, f == knft.IPv4) {
+		out = append(out, addrKey(r.Addr())+addrKey(last(r)))
+	}
+	return out
+}
+
+// within reports whether a key is in one of the intervals, as sets have them: the lowest key, then the highest.
+func within(intervals []string, key string) bool {
+	return slices.ContainsFunc(intervals, func(e string) bool {
+		n := len(e) / 2
+		return n == len(key) && e[:n] <= key && key <= e[n:]
+	})
+}
+
 // full compares everything with what the kernel has and changes what differs.
 func (b *Backend) full(ctx context.Context, p *proxy.Plan) (proxy.Applied, error) {
-	if err := b.set(ctx); err != nil {
+	if err := b.set(ctx, &p.Settings.IPVS); err != nil {
 		return proxy.Applied{}, err
 	}
 	done, err := b.compare(ctx, p, false)
@@ -69,8 +95,8 @@ func (b *Backend) compare(ctx context.Context, p *proxy.Plan, anew bool) (proxy.
 		return proxy.Applied{}, err
 	}
 	b.compared, b.took = time.Now(), time.Since(start)
-	x := collect(&b.options, p)
-	all := have.ours(&b.options)
+	x := collect(p)
+	all := have.ours(slices.Concat(excludedBy(p, knft.IPv4), excludedBy(p, knft.IPv6)))
 	b.leaving = leaving{}
 	w := newWork()
 	if !have.state.Device {
@@ -103,15 +129,15 @@ func (b *Backend) compare(ctx context.Context, p *proxy.Plan, anew bool) (proxy.
 }
 
 // set makes the kernel's settings those that are needed. They are never set back: others may rely on them by then.
-func (b *Backend) set(ctx context.Context) error {
-	if err := b.ipvs.SetTimeouts(ctx, b.options.Timeouts); err != nil {
+func (b *Backend) set(ctx context.Context, s *proxy.IPVSSettings) error {
+	if err := b.ipvs.SetTimeouts(ctx, timeouts(s)); err != nil {
 		return err
 	}
 	if b.doors.Sysctl == nil {
 		return nil
 	}
 	want := settings
-	if !b.options.LaxARP {
+	if s.StrictARP {
 		want = slices.Concat(settings, strictARP)
 	}
 	for _, s := range want {
@@ -156,7 +182,11 @@ func (b *Backend) commit(ctx context.Context, w *work, gen uint32) (proxy.Applie
 		for _, op := range ops {
 			done.Changed += max(1, len(op.Elems)+len(op.Rules))
 		}
-		return b.nft.Apply(ctx, ops)
+		err := b.nft.Apply(ctx, ops)
+		if err != nil {
+			b.failures++
+		}
+		return err
 	}
 	servers := func(ops []kipvs.Op) error {
 		done.Changed += len(ops)
@@ -252,7 +282,7 @@ func (b *Backend) difference(have, want *Ruleset) string {
 	for a := range have.state.Addrs {
 		w.address(a, true, want.state.Addrs[a])
 	}
-	all := have.ours(&b.options)
+	all := have.ours(want.excluded())
 	for k, s := range want.state.Servers {
 		w.server(all[k], &virtual{Server: *s, serving: b.leaving.of(k)}, leaving{})
 	}

@@ -10,10 +10,10 @@ import (
 )
 
 // In returns the backend for a network namespace; nil is the caller's own.
-func In(ns *netns.NS, o Options, log *slog.Logger) *Backend {
+func In(ns *netns.NS, log *slog.Logger) *Backend {
 	return New(Doors{
 		NFT:    func() (knft.Kernel, error) { return knft.Open(ns) },
 		IPVS:   func() (kipvs.Kernel, error) { return kipvs.Open(ns, Device) },
 		Sysctl: sysctl.Open(ns),
-	}, o, log)
+	}, log)
 }

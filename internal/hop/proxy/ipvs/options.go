@@ -1,48 +1,54 @@
 package ipvs
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/podway/podway/internal/hop/proxy"
 	kipvs "github.com/podway/podway/internal/kernel/ipvs"
 )
 
-// Options are the settings of mode ipvs in KubeProxyConfiguration; the zero value is the default.
-type Options struct {
-	// Scheduler is how IPVS chooses an endpoint: rr wrr lc wlc lblc lblcr sh dh sed nq mh; "" = rr.
-	Scheduler string
-	// ExcludeCIDRs are addresses whose virtual servers are never deleted, though they are at addresses of ours.
-	ExcludeCIDRs []netip.Prefix
-	// LaxARP lets the node answer ARP for the addresses of Services (strictARP: false). Beside a program that announces
-	// addresses with ARP, as podway itself does, every node would then answer for them.
-	LaxARP bool
-	// Timeouts are how long idle connections are remembered.
-	Timeouts kipvs.Timeouts
-}
-
-// Check says what is wrong with the options, in words for users.
-func (o *Options) Check() error {
-	if o.Scheduler != "" && !slices.Contains(kipvs.Schedulers, o.Scheduler) {
-		return fmt.Errorf("ipvs: no scheduler %q; there are %s", o.Scheduler, strings.Join(kipvs.Schedulers, ", "))
+// Can implements proxy.Limited.
+func (b *Backend) Can(s *proxy.Settings) error {
+	if !slices.Contains(kipvs.Schedulers, scheduler(&s.IPVS)) {
+		return fmt.Errorf("ipvs: scheduler %q: %w: there are %s", s.IPVS.Scheduler, errors.ErrUnsupported, strings.Join(kipvs.Schedulers, ", "))
 	}
-	if t := o.Timeouts; t.TCP < 0 || t.TCPFin < 0 || t.UDP < 0 {
-		return fmt.Errorf("ipvs: timeouts %v, %v, %v: none may be negative", t.TCP, t.TCPFin, t.UDP)
+	if t := timeouts(&s.IPVS); t.TCP < 0 || t.TCPFin < 0 || t.UDP < 0 {
+		return fmt.Errorf("ipvs: timeouts %v, %v, %v: %w: none may be negative", t.TCP, t.TCPFin, t.UDP, errors.ErrUnsupported)
+	}
+	if s.NodePorts.Loopback {
+		return fmt.Errorf("ipvs: node ports at 127.0.0.1 and ::1: %w: IPVS does not translate the loopback network; take localhost out of nodePortAddresses, or use mode iptables", errors.ErrUnsupported)
 	}
 	return nil
 }
 
-func (o *Options) scheduler(maglev bool) string {
-	switch {
-	case maglev:
-		return "mh"
-	case o.Scheduler == "":
+func scheduler(s *proxy.IPVSSettings) string {
+	if s.Scheduler == "" {
 		return "rr"
 	}
-	return o.Scheduler
+	return s.Scheduler
 }
 
-func (o *Options) excluded(a netip.Addr) bool {
-	return slices.ContainsFunc(o.ExcludeCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+func timeouts(s *proxy.IPVSSettings) kipvs.Timeouts {
+	return kipvs.Timeouts{TCP: s.TCPTimeout, TCPFin: s.TCPFinTimeout, UDP: s.UDPTimeout}
+}
+
+// ranges are the excluded ranges of a family, sorted, without those within others.
+func ranges(s *proxy.IPVSSettings, is4 bool) (out []netip.Prefix) {
+	for _, p := range s.Exclude {
+		if p.Addr().Is4() == is4 {
+			out = append(out, p.Masked())
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	wide := out[:0]
+	for _, p := range out {
+		if n := len(wide); n == 0 || !wide[n-1].Overlaps(p) {
+			wide = append(wide, p)
+		}
+	}
+	return wide
 }

@@ -53,6 +53,7 @@ const (
 	setNoEndpoint = "no-endpoint"  // frontends that are refused
 	setNoneHere   = "none-here"    // frontends with a Local policy and no endpoint on this node
 	mapInside     = "inside"       // frontend with externalTrafficPolicy: Local -> virtual server for clients on this node
+	setExcluded   = "excluded"     // ranges whose virtual servers are others' (excludeCIDRs)
 	setNode       = "node-servers" // virtual servers at the node's own addresses: by it a fresh process knows them for ours
 )
 

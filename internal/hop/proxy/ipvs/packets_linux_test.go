@@ -50,7 +50,7 @@ func kernelHost(t *testing.T, c proxy.Config) *host {
 
 func TestPacketsThroughVirtualServers(t *testing.T) {
 	vm.Test(t, vm.Machine{Timeout: 5 * time.Minute}, func(t *testing.T) {
-		packets.Run(t, packets.Subject{New: func(ns *netns.NS) proxy.Backend { return In(ns, Options{}, nil) }, Protos: packets.All, Slow: true})
+		packets.Run(t, packets.Subject{New: func(ns *netns.NS) proxy.Backend { return In(ns, nil) }, Protos: packets.All, Slow: true})
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 // parts is what some Services put into the tables, onto the device and into IPVS. Frontends belong to one Service each;
 // addresses are shared, so they are counted.
 type parts struct {
-	options *Options
+	ipvs    *proxy.IPVSSettings
 	node    *proxy.Node
 	sets    [2]map[string]map[string]string // by family and set
 	addrs   map[netip.Addr]int              // on the device
@@ -29,14 +29,14 @@ type virtual struct {
 	serving []netip.AddrPort
 }
 
-func newParts(o *Options, n *proxy.Node) *parts {
-	return &parts{options: o, node: n, sets: [2]map[string]map[string]string{{}, {}}, addrs: map[netip.Addr]int{}, hairpin: map[netip.Addr]int{},
+func newParts(p *proxy.Plan) *parts {
+	return &parts{ipvs: &p.Settings.IPVS, node: &p.Node, sets: [2]map[string]map[string]string{{}, {}}, addrs: map[netip.Addr]int{}, hairpin: map[netip.Addr]int{},
 		servers: map[kipvs.Key]*virtual{}}
 }
 
 // collect gathers the parts of all Services.
-func collect(o *Options, p *proxy.Plan) *parts {
-	out := newParts(o, &p.Node)
+func collect(p *proxy.Plan) *parts {
+	out := newParts(p)
 	for s := range p.Services.Values() {
 		out.add(s)
 	}
@@ -160,7 +160,7 @@ func (x *parts) address(a netip.Addr) {
 func (x *parts) server(p *proxy.Port, at netip.AddrPort, proto uint8, list []netip.AddrPort) {
 	v := &virtual{serving: p.Serving}
 	v.Key = kipvs.Key{Addr: at, Proto: proto}
-	v.Scheduler = x.options.scheduler(p.Maglev)
+	v.Scheduler = scheduler(x.ipvs)
 	v.Fallback = v.Scheduler == "sh" || v.Scheduler == "mh"
 	if p.Affinity > 0 {
 		v.Persistence = max(p.Affinity.Truncate(time.Second), time.Second)

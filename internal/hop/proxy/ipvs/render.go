@@ -11,11 +11,11 @@ import (
 )
 
 // Render implements proxy.Backend.
-func (b *Backend) Render(p *proxy.Plan) proxy.Ruleset { return Render(p, b.options) }
+func (b *Backend) Render(p *proxy.Plan) proxy.Ruleset { return Render(p) }
 
 // Render returns what a plan wants: tables, device and virtual servers.
-func Render(p *proxy.Plan, o Options) *Ruleset {
-	x := collect(&o, p)
+func Render(p *proxy.Plan) *Ruleset {
+	x := collect(p)
 	r := newRuleset(p.Node)
 	for _, f := range families {
 		if t := render(p, f, x); t != nil {
@@ -51,6 +51,9 @@ func render(p *proxy.Plan, f knft.Family, x *parts) *knft.Table {
 	for name, elems := range x.sets[fam] {
 		t.Sets[name].Elems = elems
 	}
+	for _, e := range excludedBy(p, f) {
+		t.Sets[setExcluded].Elems[e] = ""
+	}
 	for a := range x.addrs {
 		if a.Is4() == (f == knft.IPv4) {
 			t.Sets[setIPs].Elems[addrKey(a)] = ""
@@ -72,6 +75,7 @@ func newTable(f knft.Family) *knft.Table {
 	front := []knft.Type{addr, knft.Proto, knft.Service}
 	t.AddSet(
 		&knft.Set{Name: setIPs, Key: []knft.Type{addr}},
+		&knft.Set{Name: setExcluded, Key: []knft.Type{addr}, Interval: true},
 		&knft.Set{Name: setLoopback, Key: []knft.Type{addr, addr}},
 		&knft.Set{Name: setSources, Key: append(slices.Clone(front), addr), Interval: true},
 		&knft.Set{Name: mapInside, Key: front, Data: []knft.Type{addr, knft.Service}},

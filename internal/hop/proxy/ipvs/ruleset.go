@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,13 +26,18 @@ type Ruleset struct {
 func newRuleset(n proxy.Node) *Ruleset { return &Ruleset{node: n, state: kipvs.NewState()} }
 
 // Text implements proxy.Ruleset: tables in the syntax of the nft command, then the device's addresses and the virtual
-// servers as ipvsadm shows them.
+// servers as ipvsadm shows them, without those that others may have in excluded ranges.
 func (r *Ruleset) Text() string {
 	var b strings.Builder
 	for _, t := range r.tables {
 		b.WriteString(t.Text())
 	}
-	b.WriteString(r.state.Text(Device))
+	shown := *r.state
+	if excluded := r.excluded(); len(excluded) > 0 {
+		shown.Servers = maps.Clone(shown.Servers)
+		maps.DeleteFunc(shown.Servers, func(k kipvs.Key, _ *kipvs.Server) bool { return within(excluded, addrKey(k.Addr.Addr())) })
+	}
+	b.WriteString(shown.Text(Device))
 	return b.String()
 }
 

@@ -13,12 +13,12 @@ import (
 
 // counts returns what is shared by Services, without what is not.
 func (x *parts) counts() *parts {
-	return &parts{options: x.options, node: x.node, addrs: x.addrs, hairpin: x.hairpin, ports: x.ports}
+	return &parts{ipvs: x.ipvs, node: x.node, addrs: x.addrs, hairpin: x.hairpin, ports: x.ports}
 }
 
 // step changes what differs between two plans of the same node.
 func (b *Backend) step(ctx context.Context, before, p *proxy.Plan) (proxy.Applied, error) {
-	was, now := newParts(&b.options, &before.Node), newParts(&b.options, &p.Node)
+	was, now := newParts(before), newParts(p)
 	model.Changed(before.Services, p.Services, func(n model.Name) {
 		was.add(before.Services.At(n))
 		now.add(p.Services.At(n))

@@ -16,11 +16,10 @@ import (
 
 // host is a host for hoptest whose kernel may refuse writes, before or after it carried them out.
 type host struct {
-	nft     knft.Kernel
-	ipvs    kipvs.Kernel
-	refuse  func() error
-	config  proxy.Config
-	options Options
+	nft    knft.Kernel
+	ipvs   kipvs.Kernel
+	refuse func() error
+	config proxy.Config
 }
 
 func fakeHost(c proxy.Config) *host {
@@ -28,7 +27,7 @@ func fakeHost(c proxy.Config) *host {
 }
 
 func (h *host) backend() *Backend {
-	return New(Doors{NFT: func() (knft.Kernel, error) { return flakyNFT{h.nft, h}, nil }, IPVS: func() (kipvs.Kernel, error) { return flakyIPVS{h.ipvs, h}, nil }}, h.options, nil)
+	return New(Doors{NFT: func() (knft.Kernel, error) { return flakyNFT{h.nft, h}, nil }, IPVS: func() (kipvs.Kernel, error) { return flakyIPVS{h.ipvs, h}, nil }}, nil)
 }
 
 func (h *host) Start(t *testing.T) hop.Hop {
@@ -92,7 +91,7 @@ func subject(c proxy.Config, newHost func(t *testing.T) hoptest.Host) hoptest.Su
 	var rules *Ruleset
 	want := func(s *model.Snapshot) *Ruleset {
 		if s != last {
-			last, rules = s, Render(c.Decide(s), Options{})
+			last, rules = s, Render(c.Decide(s))
 		}
 		return rules
 	}

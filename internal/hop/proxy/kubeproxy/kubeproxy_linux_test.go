@@ -87,6 +87,11 @@ type host struct {
 func newHost(t *testing.T) *host {
 	t.Helper()
 	nettest.Need(t, nettest.Root, nettest.NFT, nettest.IPTables)
+	return hostWithoutTools(t)
+}
+
+func hostWithoutTools(t *testing.T) *host {
+	t.Helper()
 	w, err := nettest.New()
 	h := &host{t: t}
 	h.ok(err)
