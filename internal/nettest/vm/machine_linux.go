@@ -31,6 +31,7 @@ type Machine struct {
 	CPUs    int           // 0 = 1; two froze in one run of twenty
 	MiB     int           // 0 = 1024
 	Timeout time.Duration // of the program, by the machine's clock; 0 = 2 minutes
+	AtOnce  int           // parallel tests of Test; 0 = 1
 	// Steady makes the machine's clock count instructions, one a nanosecond, while it computes: nothing in it runs out of
 	// time however slow the host is. It costs twice the host's time, on one of its processors.
 	Steady  bool

@@ -41,7 +41,7 @@ func Test(t *testing.T, m Machine, body func(t *testing.T)) {
 	var saw bytes.Buffer
 	m.defaults()
 	m.Dir, m.Out = dir, io.MultiWriter(t.Output(), &saw)
-	m.Args = []string{os.Args[0], "-test.v", "-test.timeout=" + m.Timeout.String(), "-test.run=" + only(t.Name())}
+	m.Args = []string{os.Args[0], "-test.v", "-test.timeout=" + m.Timeout.String(), "-test.run=" + only(t.Name()), fmt.Sprintf("-test.parallel=%d", max(1, m.AtOnce))}
 	m.Env = append(m.Env, "CI=true")
 	files := map[string]string{}
 	if _, err := os.Stat("testdata"); err == nil {

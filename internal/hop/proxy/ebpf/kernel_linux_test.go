@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/podway/podway/internal/hop/hoptest"
+	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	"github.com/podway/podway/internal/kernel/bpf"
 	knft "github.com/podway/podway/internal/kernel/nft"
@@ -42,18 +43,20 @@ func configOf(n *nettest.Host) bpf.Config {
 	return bpf.Config{Object: object, Programs: programs, Dir: filepath.Join(n.BPF(), dirName), Cgroup: n.Cgroup()}
 }
 
-func newKernelHost(t *testing.T) hoptest.Host {
+func newKernelHost(t *testing.T, c proxy.Config) hoptest.Host {
 	n := newNode(t)
 	rules, err := knft.Open(n.NS())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rules.Close() })
-	return &host{open: func() (bpf.Kernel, error) { return bpf.Open(configOf(n)) }, rules: rules, config: proxytest.Default()}
+	return hostOf(c, func() (bpf.Kernel, error) { return bpf.Open(configOf(n)) }, rules)
 }
 
 func TestTheSuiteOnTheKernel(t *testing.T) {
-	s := subject(proxytest.Default(), newKernelHost)
+	real := mode
+	real.Host = newKernelHost
+	s := real.Subject(proxytest.Default())
 	s.Steps, s.Every = 30, 61
 	hoptest.Run(t, s)
 }

@@ -52,7 +52,7 @@ func newHost(t *testing.T, v kipt.Variant) (*netns.NS, *kipt.Exec) {
 func TestTheSuiteOnTheKernel(t *testing.T) {
 	for _, v := range variants {
 		t.Run(string(v), func(t *testing.T) {
-			s := subject(proxytest.Default(), func(t *testing.T) kipt.Door { return newDoor(t, v) })
+			s := on(func(t *testing.T) kipt.Door { return newDoor(t, v) }).Subject(proxytest.Default())
 			s.Steps, s.Every = 60, 61
 			hoptest.Run(t, s)
 		})

@@ -274,7 +274,7 @@ func TestADeviceWithoutOurTablesIsNotOurs(t *testing.T) {
 
 func TestFailedWritesOfTablesAreCounted(t *testing.T) {
 	h, _, b := newFake()
-	h.refuse = func() error { return errors.New("no") }
+	h.FailWrites(func() error { return errors.New("no") })
 	if _, err := b.Apply(t.Context(), plans([]string{"10.244.1.5"})[0]); err == nil {
 		t.Fatal("the failure was not told")
 	}

@@ -15,17 +15,33 @@ import (
 	"github.com/podway/podway/internal/nettest/vm"
 )
 
-func TestTheSuiteOnTheKernel(t *testing.T) {
-	vm.Test(t, vm.Machine{Timeout: 10 * time.Minute}, func(t *testing.T) {
-		s := subject(proxytest.Default(), func(t *testing.T) hoptest.Host { return kernelHost(t, proxytest.Default()) })
-		s.Rendered = nil // needs no kernel: the suite on the fake has it
-		s.Steps, s.Every = 60, 31
-		hoptest.Run(t, s)
+// One machine for all: what it waits for in one test it uses for another.
+func TestOnAKernelWithIPVS(t *testing.T) {
+	t.Parallel()
+	vm.Test(t, vm.Machine{Timeout: 10 * time.Minute, AtOnce: 3}, func(t *testing.T) {
+		s := packets.Subject{New: func(ns *netns.NS) proxy.Backend { return In(ns, nil) }, Protos: packets.All, Slow: true}
+		for name, test := range map[string]func(*testing.T){
+			"the suite": suiteOnTheKernel, "packets": func(t *testing.T) { packets.Run(t, s) }, "a bad path": func(t *testing.T) { packets.BadPath(t, s) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
 	})
 }
 
+func suiteOnTheKernel(t *testing.T) {
+	real := mode
+	real.Host = kernelHost
+	s := real.Subject(proxytest.Default())
+	s.Rendered = nil // needs no kernel: the suite on the fake has it
+	s.Steps, s.Every = 60, 31
+	hoptest.Run(t, s)
+}
+
 // kernelHost is a host whose kernel is real.
-func kernelHost(t *testing.T, c proxy.Config) *host {
+func kernelHost(t *testing.T, c proxy.Config) hoptest.Host {
 	t.Helper()
 	ns, err := netns.New()
 	if err != nil {
@@ -33,7 +49,6 @@ func kernelHost(t *testing.T, c proxy.Config) *host {
 	}
 	t.Cleanup(func() { ns.Close() })
 	loopbackUp(t, ns)
-	h := &host{config: c}
 	nft, err := knft.Open(ns)
 	if err != nil {
 		t.Fatal(err)
@@ -44,14 +59,7 @@ func kernelHost(t *testing.T, c proxy.Config) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ipvs.Close() })
-	h.nft, h.ipvs = nft, ipvs
-	return h
-}
-
-func TestPacketsThroughVirtualServers(t *testing.T) {
-	vm.Test(t, vm.Machine{Timeout: 5 * time.Minute}, func(t *testing.T) {
-		packets.Run(t, packets.Subject{New: func(ns *netns.NS) proxy.Backend { return In(ns, nil) }, Protos: packets.All, Slow: true})
-	})
+	return hostOf(c, nft, ipvs)
 }
 
 // loopbackUp makes a namespace one that has an address: before, IPVS takes no destination.

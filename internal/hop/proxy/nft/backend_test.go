@@ -118,7 +118,7 @@ func TestClassesWithTheSameNumberAreKeptApart(t *testing.T) {
 	old := hash
 	t.Cleanup(func() { hash = old })
 	hash = func(string) uint32 { return 7 }
-	s := subject(proxytest.Default(), func(t *testing.T) hoptest.Host { return &host{kernel: knft.NewFake(), config: proxytest.Default()} })
+	s := mode.Subject(proxytest.Default())
 	s.Steps = 60
 	hoptest.Run(t, s)
 }

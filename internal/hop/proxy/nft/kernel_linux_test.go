@@ -38,7 +38,10 @@ func newKernel(t *testing.T) *knft.Conn {
 }
 
 func TestTheSuiteOnTheKernel(t *testing.T) {
-	s := subject(proxytest.Default(), func(t *testing.T) hoptest.Host { return &host{kernel: newKernel(t), config: proxytest.Default()} })
+	t.Parallel()
+	real := mode
+	real.Host = func(t *testing.T, c proxy.Config) hoptest.Host { return hostOf(c, newKernel(t)) }
+	s := real.Subject(proxytest.Default())
 	s.Steps, s.Every = 150, 13
 	hoptest.Run(t, s)
 }

@@ -1,5 +1,5 @@
 // Package proxytest holds the configurations of the service proxy that every backend is tested with, beside the clusters
-// of hoptest. It owns no test.
+// of hoptest, and how hoptest's suite is run for a mode. It owns no test.
 package proxytest
 
 import (

@@ -26,6 +26,8 @@ type Subject struct {
 	New func(ns *netns.NS) proxy.Backend
 	// Protos are the transports; none = tcp and udp.
 	Protos []flow.Proto
+	// Elsewhere are those of them with which the same backend is tried on another machine: here only the others are.
+	Elsewhere []flow.Proto
 	// Settings are those of the proxy.
 	Settings proxy.Settings
 	// Slow is a machine on which answers take long: an emulated one.
@@ -178,6 +180,9 @@ func (l *Lab) Check(ws ...Want) {
 	l.T.Helper()
 	for _, w := range ws {
 		for _, proto := range l.subject.Protos {
+			if slices.Contains(l.subject.Elsewhere, proto) {
+				continue
+			}
 			w.Dial.Proto, w.Dial.Timeout = string(proto), l.patience()
 			if w.Result == nettest.Dropped {
 				w.Dial.Timeout = l.silence()
