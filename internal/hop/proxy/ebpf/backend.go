@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +109,7 @@ func (b *Backend) Apply(ctx context.Context, p *proxy.Plan) (proxy.Applied, erro
 func (b *Backend) full(ctx context.Context, k bpf.Kernel, p *proxy.Plan) (int, error) {
 	want := collect(p).maps
 	if err := k.Prepare(ctx, sizes(want)); err != nil {
-		return 0, err
+		return 0, rights(err)
 	}
 	have, err := dump(ctx, k)
 	if err != nil {
@@ -124,6 +125,14 @@ func (b *Backend) full(ctx context.Context, k bpf.Kernel, p *proxy.Plan) (int, e
 	}
 	n, err := k.Attach(ctx)
 	return count(ops) + n, err
+}
+
+// rights says where the rights of this mode are kept, which a DaemonSet of another mode does not have.
+func rights(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; in a DaemonSet this mode needs the patch deploy/modes/ebpf", err)
+	}
+	return err
 }
 
 // node is what tells programs the node's own namespace from others, if it is not there yet.

@@ -188,3 +188,15 @@ func TestAHostThatCannotDoThePacketsRulesIsNotSupported(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestWithoutItsRightsThePacketsRulesServeAndTheRemedyIsNamed(t *testing.T) {
+	b, k, rules := onFake()
+	k.Fail = func() error { return fmt.Errorf("bpf: make map services: %w", os.ErrPermission) }
+	one, _ := plans()
+	if _, err := b.Apply(t.Context(), one); err == nil || !strings.Contains(err.Error(), "deploy/modes/ebpf") {
+		t.Errorf("the error is %v", err)
+	}
+	if have, err := rules.Read(t.Context(), knft.IPv4, "podway-proxy"); err != nil || have == nil {
+		t.Errorf("the packets' rules: %v, %v", have, err)
+	}
+}
