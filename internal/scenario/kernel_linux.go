@@ -69,7 +69,7 @@ func newKernelWorld(o KernelOptions) (*kernelWorld, error) {
 	if w.dir, err = os.MkdirTemp("", "podway-scenario-"); err != nil {
 		return nil, err
 	}
-	if err := os.Symlink(o.Program, filepath.Join(w.dir, podnet.PluginName)); err != nil {
+	if err := os.Symlink(cmp.Or(o.Plugin, o.Program), filepath.Join(w.dir, podnet.PluginName)); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	if w.net, err = nettest.New(); err != nil {

@@ -232,6 +232,7 @@ func (w *kernelWorld) probe(ctx context.Context, st *State, d dial, want Outcome
 	if want.Result == dropped {
 		timeout = silence
 	}
+	timeout *= time.Duration(max(1, w.o.Slow))
 	var got Outcome
 	seen, from := map[string]bool{}, map[string]bool{}
 	for try := range most {

@@ -23,6 +23,7 @@ type NodeOptions struct {
 	Dir     string       // for files that the hops keep; it exists and belongs to this node alone
 	Addrs   []netip.Addr // of the node
 	Ingress bool         // the hop ingress alone, in a Pod
+	Netns   string       // path of the network namespace; "" = that of the process
 	// ProxyMode is the backend of the hop proxy; "" = the default. Proxy is what the scenario's proxy.yaml means in it.
 	ProxyMode string
 	Proxy     proxy.Settings

@@ -19,5 +19,6 @@ func TestMain(m *testing.M) {
 	case os.Getenv("PODWAY_SCENARIO_TEST_NODE") != "":
 		os.Exit(scenario.NodeMain(context.Background(), os.Stdin, os.Stdout, scenarionode.Hops))
 	}
+	scenario.OpenHops = scenarionode.Hops
 	os.Exit(m.Run())
 }

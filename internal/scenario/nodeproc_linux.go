@@ -19,7 +19,7 @@ type kernelNode struct {
 	name string
 	opts NodeOptions
 	host *nettest.Host
-	proc *nettest.Process
+	proc running
 	kube *kubeProxy // in place of the hop proxy
 
 	mu  sync.Mutex // one request at a time
@@ -29,12 +29,17 @@ type kernelNode struct {
 
 // start starts the process on a host and opens its hops.
 func (w *kernelWorld) start(ctx context.Context, h *nettest.Host, o NodeOptions, f *File) (*kernelNode, error) {
-	p, err := h.Start(ctx, append([]string{w.o.Program}, w.o.NodeArgs...), o.env(w.o.Env)...)
-	if err != nil {
-		return nil, err
+	n := &kernelNode{name: o.Node, opts: o, host: h}
+	if w.o.Inside != nil && !o.Ingress && !f.killed() {
+		n.proc, n.enc, n.dec = startInside(ctx, h, w.o.Inside)
+	} else {
+		p, err := h.Start(ctx, append([]string{w.o.Program}, w.o.NodeArgs...), o.env(w.o.Env)...)
+		if err != nil {
+			return nil, err
+		}
+		n.proc, n.enc, n.dec = p, json.NewEncoder(p.Stdin), json.NewDecoder(p.Stdout)
 	}
-	n := &kernelNode{name: o.Node, opts: o, host: h, proc: p, enc: json.NewEncoder(p.Stdin), dec: json.NewDecoder(p.Stdout)}
-	_, err = n.call(request{Op: "open", Scenario: f.data, Options: o})
+	_, err := n.call(request{Op: "open", Scenario: f.data, Options: o})
 	if kube := w.o.KubeProxy.Program != "" && !o.Ingress; err == nil && kube && f.Steps[0].State.proxy != nil {
 		err = errNoConfig
 	} else if err == nil && kube {

@@ -30,8 +30,10 @@ func all(t *testing.T) []*File {
 }
 
 // checkAll runs every scenario at a level, one subtest each.
-func checkAll(t *testing.T, l Level, w Maker) {
-	for _, f := range all(t) {
+func checkAll(t *testing.T, l Level, w Maker) { checkFiles(t, all(t), l, w) }
+
+func checkFiles(t *testing.T, files []*File, l Level, w Maker) {
+	for _, f := range files {
 		t.Run(filepath.Base(f.Name), func(t *testing.T) {
 			if l == Kernel {
 				t.Parallel() // most of its time is waiting

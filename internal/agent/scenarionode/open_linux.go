@@ -9,6 +9,7 @@ import (
 	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/hop/ingress"
 	"github.com/podway/podway/internal/hop/podnet"
+	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/scenario"
 )
 
@@ -25,6 +26,13 @@ func Hops(o scenario.NodeOptions) ([]hop.Hop, error) {
 	opt := agent.Options{
 		Node: o.Node, ClusterCIDRs: scenario.ClusterCIDRs, ServiceCIDRs: scenario.ServiceCIDRs, ResolvConf: o.ResolvConf(),
 		ProxyMode: o.ProxyMode, Proxy: o.Proxy, Podnet: podnet.Options{ConfigPath: o.ConfigPath(), StoreDir: o.StoreDir()},
+	}
+	if o.Netns != "" {
+		ns, err := netns.Open(o.Netns)
+		if err != nil {
+			return nil, err
+		}
+		opt.NS = ns
 	}
 	for _, a := range o.Addrs {
 		opt.DNSListen = append(opt.DNSListen, netip.AddrPortFrom(a, scenario.DNSPort))
