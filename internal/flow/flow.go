@@ -27,6 +27,17 @@ const (
 	SCTP Proto = "sctp"
 )
 
+// Number is the transport's in IP headers (IANA protocol numbers); TCP's for any other word.
+func (p Proto) Number() uint8 {
+	switch p {
+	case UDP:
+		return 17
+	case SCTP:
+		return 132
+	}
+	return 6
+}
+
 // Flow is one new connection (or one datagram exchange, or one question) as it arrives at a hop. Each hop may replace
 // its destination; the tracer then asks the next one.
 type Flow struct {

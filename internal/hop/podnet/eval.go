@@ -141,7 +141,7 @@ func (e *evaluator) elsewhere(r route.Route) (flow.Verdict, error) {
 			tables = append(tables, t)
 		}
 	}
-	out, err := nft.Eval(tables, nft.Packet{Proto: protocol(e.f.Proto), Src: e.f.Src, Dst: e.f.Dst, OIF: r.Device})
+	out, err := nft.Eval(tables, nft.Packet{Proto: e.f.Proto.Number(), Src: e.f.Src, Dst: e.f.Dst, OIF: r.Device})
 	if err != nil {
 		return v, fmt.Errorf("podnet: evaluate table %s: %w", Table, err)
 	}
@@ -157,14 +157,4 @@ func (e *evaluator) nameOf(a netip.Addr) string {
 		return n.Name
 	}
 	return ""
-}
-
-func protocol(p flow.Proto) uint8 {
-	switch p {
-	case flow.UDP:
-		return nft.UDP
-	case flow.SCTP:
-		return nft.SCTP
-	}
-	return nft.TCP
 }

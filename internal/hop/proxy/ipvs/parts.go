@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
 	kipvs "github.com/podway/podway/internal/kernel/ipvs"
 	knft "github.com/podway/podway/internal/kernel/nft"
@@ -67,10 +66,10 @@ func hiddenPorts(s *proxy.Service) []uint16 {
 		if taken == nil {
 			taken = map[kipvs.Key]bool{}
 			for _, q := range s.Ports {
-				taken[kipvs.Key{Addr: q.ClusterIP, Proto: protoNumber(q.Proto)}] = true
+				taken[kipvs.Key{Addr: q.ClusterIP, Proto: q.Proto.Number()}] = true
 			}
 		}
-		k := kipvs.Key{Addr: netip.AddrPortFrom(p.ClusterIP.Addr(), 65535), Proto: protoNumber(p.Proto)}
+		k := kipvs.Key{Addr: netip.AddrPortFrom(p.ClusterIP.Addr(), 65535), Proto: p.Proto.Number()}
 		for taken[k] {
 			k.Addr = netip.AddrPortFrom(k.Addr.Addr(), k.Addr.Port()-1)
 		}
@@ -89,7 +88,7 @@ func (x *parts) put(fam int, set, key, value string) {
 }
 
 func (x *parts) port(p *proxy.Port, hidden uint16) {
-	fam, proto := familyOf(p.Is4()), protoNumber(p.Proto)
+	fam, proto := familyOf(p.Is4()), p.Proto.Number()
 	x.ports[fam]++
 	for _, a := range p.Hairpin {
 		x.hairpin[a]++
@@ -112,7 +111,7 @@ func (x *parts) port(p *proxy.Port, hidden uint16) {
 }
 
 func (x *parts) external(p *proxy.Port, f *proxy.Frontend, inside netip.AddrPort) {
-	fam, proto := familyOf(p.Is4()), protoNumber(p.Proto)
+	fam, proto := familyOf(p.Is4()), p.Proto.Number()
 	front := frontendKey(f.Addr, proto)
 	x.put(fam, setOf(f.Kind, proto, p.ExternalLocal), front, "")
 	if f.Guarded {
@@ -203,14 +202,4 @@ func last(p netip.Prefix) netip.Addr {
 	}
 	a, _ := netip.AddrFromSlice(b)
 	return a
-}
-
-func protoNumber(p flow.Proto) uint8 {
-	switch p {
-	case flow.UDP:
-		return kipvs.UDP
-	case flow.SCTP:
-		return kipvs.SCTP
-	}
-	return kipvs.TCP
 }

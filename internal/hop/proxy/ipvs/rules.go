@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/nft"
 	knft "github.com/podway/podway/internal/kernel/nft"
 )
 
@@ -46,7 +47,7 @@ func chains(t *knft.Table, p *proxy.Plan) {
 		&knft.Chain{Name: toServices, Rules: serviceRules(f, p)},
 		&knft.Chain{Name: reject, Rules: append([]knft.Rule{resets()}, knft.RejectRules(f)...)},
 		&knft.Chain{Name: masqAlways, Rules: []knft.Rule{knft.R(knft.Masquerade{FullyRandom: true})}},
-		&knft.Chain{Name: masqForeign, Rules: foreignRules(f, p)},
+		&knft.Chain{Name: masqForeign, Rules: nft.ForeignRules(f, &p.Node)},
 	)
 }
 
@@ -59,7 +60,7 @@ func serviceRules(f knft.Family, p *proxy.Plan) []knft.Rule {
 		knft.R(r.frontend(), knft.InSet(setGuarded, 0), knft.SrcAddr(f, r.addr), knft.NotInSet(setSources, 0), drop),
 		knft.R(r.frontend(), knft.InSet(setNoEndpoint, 0), knft.To(reject)),
 	}
-	for _, onNode := range append(fromPods(p.LocalPods(f == knft.IPv4)), knft.FromLocal()) {
+	for _, onNode := range append(nft.FromPods(p.LocalPods(f == knft.IPv4)), knft.FromLocal()) {
 		out = append(out, knft.R(onNode, r.frontend(), knft.MapTo(mapInside, 0, r.addr),
 			knft.NAT{Family: f, AddrReg: r.addr, HasPort: true, PortReg: r.portReg}))
 	}
@@ -124,29 +125,6 @@ func externalSets(local bool) []string {
 	}
 	for _, proto := range []uint8{knft.TCP, knft.UDP, knft.SCTP} {
 		out = append(out, setNodePort(proto, local))
-	}
-	return out
-}
-
-func foreignRules(f knft.Family, p *proxy.Plan) []knft.Rule {
-	var out []knft.Rule
-	for _, fromPod := range fromPods(p.LocalPods(f == knft.IPv4)) {
-		out = append(out, knft.R(fromPod, knft.Verdict{Kind: knft.Return}))
-	}
-	return append(out, knft.R(knft.Masquerade{FullyRandom: true}))
-}
-
-// fromPods are conditions of which one holds for packets from Pods of this node.
-func fromPods(s proxy.PodSource) [][]knft.Expr {
-	switch {
-	case s.Begins:
-		return [][]knft.Expr{knft.IIFBegins(s.Device)}
-	case s.Device != "":
-		return [][]knft.Expr{knft.IIF(s.Device, false)}
-	}
-	var out [][]knft.Expr
-	for _, p := range s.In {
-		out = append(out, knft.SrcIn(p))
 	}
 	return out
 }

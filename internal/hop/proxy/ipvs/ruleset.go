@@ -113,7 +113,7 @@ func (r *Ruleset) packet(f flow.Flow) knft.Packet {
 	}
 	fromHost := f.From == flow.FromNode
 	return knft.Packet{
-		Proto: protoNumber(f.Proto), Src: src, Dst: f.Dst, FromHost: fromHost, IIF: r.node.Device(f),
+		Proto: f.Proto.Number(), Src: src, Dst: f.Dst, FromHost: fromHost, IIF: r.node.Device(f),
 		Local: func(a netip.Addr) bool { return r.node.Has(a) || r.state.Addrs[a] || fromHost && a == src.Addr() },
 	}
 }

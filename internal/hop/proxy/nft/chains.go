@@ -138,7 +138,7 @@ func (c class) rules(f knft.Family, n *proxy.Node) []knft.Rule {
 		return append(out, knft.R(knft.Verdict{Kind: knft.Drop}))
 	case c.external && c.local: // clients in the cluster are not bound by externalTrafficPolicy
 		if c.cluster > 0 {
-			for _, fromPod := range fromPods(n.LocalPods(f == knft.IPv4)) {
+			for _, fromPod := range FromPods(n.LocalPods(f == knft.IPv4)) {
 				out = append(out, choose(f, c, fromPod, c.cluster, 0)...)
 			}
 			out = append(out, choose(f, c, knft.FromLocal(), c.cluster, 0)...)
@@ -168,7 +168,7 @@ func base(t *knft.Table, p *proxy.Plan) {
 		&knft.Chain{Name: drop, Rules: []knft.Rule{knft.R(knft.Verdict{Kind: knft.Drop})}},
 		&knft.Chain{Name: masqAlways, Rules: []knft.Rule{knft.R(knft.Masquerade{FullyRandom: true})}},
 		&knft.Chain{Name: masqOwn, Rules: []knft.Rule{knft.R(knft.FromLocal(), knft.Masquerade{FullyRandom: true})}},
-		&knft.Chain{Name: masqForeign, Rules: foreignRules(f, &p.Node)},
+		&knft.Chain{Name: masqForeign, Rules: ForeignRules(f, &p.Node)},
 	)
 }
 
@@ -206,17 +206,18 @@ func postroutingRules(f knft.Family) []knft.Rule {
 	}
 }
 
-func foreignRules(f knft.Family, n *proxy.Node) []knft.Rule {
+// ForeignRules masquerade what is not from a Pod of this node. Mode ipvs has them too.
+func ForeignRules(f knft.Family, n *proxy.Node) []knft.Rule {
 	var out []knft.Rule
-	for _, fromPod := range fromPods(n.LocalPods(f == knft.IPv4)) {
+	for _, fromPod := range FromPods(n.LocalPods(f == knft.IPv4)) {
 		out = append(out, knft.R(fromPod, knft.Verdict{Kind: knft.Return}))
 	}
 	return append(out, knft.R(knft.Masquerade{FullyRandom: true}))
 }
 
-// fromPods are conditions of which one holds for packets from Pods of this node. The device that a packet came in by is
+// FromPods are conditions of which one holds for packets from Pods of this node. The device that a packet came in by is
 // known in postrouting too.
-func fromPods(s proxy.PodSource) [][]knft.Expr {
+func FromPods(s proxy.PodSource) [][]knft.Expr {
 	switch {
 	case s.Begins:
 		return [][]knft.Expr{knft.IIFBegins(s.Device)}

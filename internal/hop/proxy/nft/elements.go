@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/podway/podway/internal/flow"
 	knft "github.com/podway/podway/internal/kernel/nft"
 
 	"github.com/podway/podway/internal/hop/proxy"
@@ -112,7 +111,7 @@ func (e *elements) key(a netip.AddrPort, proto uint8) knft.Key {
 // port puts in a port; before are those of the Service that come before it.
 func (e *elements) port(p *proxy.Port, before []*proxy.Port) {
 	e.ports++
-	proto, owner := protoNumber(p.Proto), uint32(0)
+	proto, owner := p.Proto.Number(), uint32(0)
 	if p.Affinity > 0 {
 		owner = ownerOf(p, before)
 	}
@@ -270,14 +269,4 @@ func tokensOf(to []netip.AddrPort) []uint32 {
 		out[i], taken[t] = t, true
 	}
 	return out
-}
-
-func protoNumber(p flow.Proto) uint8 {
-	switch p {
-	case flow.UDP:
-		return knft.UDP
-	case flow.SCTP:
-		return knft.SCTP
-	}
-	return knft.TCP
 }
