@@ -54,6 +54,35 @@ func TestAHostPortLeadsToThePodFromEverywhereAndEndsWithIt(t *testing.T) {
 	}
 }
 
+// One number can be had three times: at an address, at loopback, and by another protocol. Loopback leads to its Pod for
+// connections of the node that have an address of the node as their source, and to nobody from elsewhere.
+func TestAHostPortAtLoopbackIsReachedFromTheNodesAddress(t *testing.T) {
+	r := node(t, "10.244.1.0/24", "fd44:1::/64")
+	out := outside(t, r)
+	r.Ports = []podnettest.HostPort{{HostPort: 54323, ContainerPort: 8080, HostIP: "127.0.0.1"}, {HostPort: 54323, ContainerPort: 8080, HostIP: "::1"}}
+	inside, _ := r.Pod(t, "a")
+	r.Ports = []podnettest.HostPort{{HostPort: 54323, ContainerPort: 8080, HostIP: "192.0.2.1"}}
+	open, _ := r.Pod(t, "b")
+	inside.Serve(":8080")
+	for _, c := range []struct{ source, to string }{{"192.0.2.1", "127.0.0.1:54323"}, {"2001:db8::1", "[::1]:54323"}} {
+		if saw, err := r.Node.CallFrom(c.source, c.to, 100_000); err != nil || saw != c.source {
+			t.Errorf("%s to %s: the Pod saw %q: %v", c.source, c.to, saw, err)
+		}
+	}
+	open.Serve(":8080")
+	for _, from := range []*podnettest.Host{r.Node, out} {
+		if _, err := from.Call("192.0.2.1:54323", 1); err != nil {
+			t.Errorf("the node's address: %v", err)
+		}
+	}
+	if _, err := r.Node.Call("127.0.0.1:54323", 1); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("from loopback to loopback: %v", err)
+	}
+	if _, err := out.Call("[2001:db8::1]:54323", 1); err == nil {
+		t.Error("a port bound to loopback is reached from outside")
+	}
+}
+
 // A sender of datagrams that never pauses must reach the new Pod: the kernel remembers where the connection went.
 func TestAHostPortsUDPSenderFollowsToTheNewPod(t *testing.T) {
 	r := node(t, "10.244.1.0/24")

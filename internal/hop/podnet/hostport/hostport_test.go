@@ -42,7 +42,8 @@ func to(r ipam.Reservation, proto uint8, src, dst string) string {
 
 func TestAPortOfTheNodeLeadsToThePod(t *testing.T) {
 	r := pod("a", "10.244.1.5 fd44:1::5", 1, ipam.Port{Proto: "tcp", HostPort: 80, Port: 8080}, ipam.Port{Proto: "udp", HostPort: 53, Port: 5353},
-		ipam.Port{Proto: "tcp", HostIP: netip.MustParseAddr("192.0.2.2"), HostPort: 81, Port: 8081})
+		ipam.Port{Proto: "tcp", HostIP: netip.MustParseAddr("192.0.2.2"), HostPort: 81, Port: 8081},
+		ipam.Port{Proto: "tcp", HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: 81, Port: 8082})
 	for _, c := range []struct {
 		proto     uint8
 		src, dst  string
@@ -56,6 +57,8 @@ func TestAPortOfTheNodeLeadsToThePod(t *testing.T) {
 		{nft.TCP, "203.0.113.9:999", "192.0.2.1:81", "192.0.2.1:81", "another address than it is bound to"},
 		{nft.TCP, "203.0.113.9:999", "198.51.100.1:80", "198.51.100.1:80", "another host"},
 		{nft.TCP, "127.0.0.1:999", "127.0.0.1:80", "127.0.0.1:80", "loopback"},
+		{nft.TCP, "127.0.0.1:999", "127.0.0.1:81", "127.0.0.1:81", "loopback, bound to loopback"},
+		{nft.TCP, "203.0.113.9:999", "127.0.0.1:81", "127.0.0.1:81", "loopback from elsewhere"},
 		{nft.TCP, "10.244.1.5:999", "192.0.2.1:80", "10.244.1.5:8080 masquerade", "the Pod itself"},
 		{nft.TCP, "10.244.1.6:999", "192.0.2.1:80", "10.244.1.5:8080", "another Pod"},
 	} {

@@ -20,7 +20,8 @@ const (
 	prioritySrc = nft.PrioritySrcNAT - 5
 )
 
-// loopback is left out: an answer to 127.0.0.1 would have to leave the Pod.
+// loopback as a source is left out: an answer to 127.0.0.1 would have to leave the Pod. As a destination it is reached by the
+// node's own processes that bind another address; the answer's source is put back when it is delivered, after routing.
 var loopback = map[nft.Family]netip.Prefix{nft.IPv4: netip.MustParsePrefix("127.0.0.0/8"), nft.IPv6: netip.MustParsePrefix("::1/128")}
 
 var protocols = map[string]uint8{"tcp": nft.TCP, "udp": nft.UDP, "sctp": nft.SCTP}
@@ -38,7 +39,7 @@ func render(f nft.Family, all []ipam.Reservation) *nft.Table {
 		pod := r.Addrs[i]
 		for _, p := range r.Ports {
 			proto, ok := protocols[p.Proto]
-			if !ok || p.HostPort == 0 || p.HostIP.IsValid() && (p.HostIP.Is4() != pod.Is4() || p.HostIP.IsLoopback()) {
+			if !ok || p.HostPort == 0 || p.HostIP.IsValid() && p.HostIP.Is4() != pod.Is4() {
 				continue
 			}
 			target := nft.Key(nil).Addr(pod).Port(p.Port).String()
@@ -74,9 +75,9 @@ func table(f nft.Family, anywhere, addressed, hairpin map[string]string) *nft.Ta
 		nft.R(nft.DstAddr(f, 0), nft.L4Proto(n), nft.DstPort(n+1), nft.MapTo("addressed", 0, 8), dnat),
 		nft.R(nft.L4Proto(0), nft.DstPort(1), nft.MapTo("anywhere", 0, 8), dnat),
 	}})
-	for _, h := range []nft.Hook{nft.Prerouting, nft.Output} {
+	for h, own := range map[nft.Hook][]nft.Expr{nft.Prerouting: nft.DstIn(loopback[f]), nft.Output: nft.SrcIn(loopback[f])} {
 		t.AddChain(&nft.Chain{Name: h.String(), Base: &nft.Base{Type: "nat", Hook: h, Priority: priorityDst}, Rules: []nft.Rule{
-			nft.R(nft.DstIn(loopback[f]), nft.Verdict{Kind: nft.Return}),
+			nft.R(own, nft.Verdict{Kind: nft.Return}),
 			nft.R(nft.ToLocal(), nft.To("ports")),
 		}})
 	}

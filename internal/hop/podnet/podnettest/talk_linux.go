@@ -78,8 +78,16 @@ func (h *Host) Call(addr string, size int) (saw string, err error) {
 
 // CallWithin is Call with more patience for the connection.
 func (h *Host) CallWithin(patience time.Duration, addr string, size int) (saw string, err error) {
+	return h.call(net.Dialer{Timeout: patience}, addr, size)
+}
+
+// CallFrom is Call from an address of the host's own.
+func (h *Host) CallFrom(source, addr string, size int) (saw string, err error) {
+	return h.call(net.Dialer{Timeout: 800 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}, addr, size)
+}
+
+func (h *Host) call(d net.Dialer, addr string, size int) (saw string, err error) {
 	err = h.NS.Do(func() error {
-		d := net.Dialer{Timeout: patience}
 		d.SetMultipathTCP(false)
 		c, err := d.DialContext(context.Background(), "tcp", addr)
 		if err != nil {

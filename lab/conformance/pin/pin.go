@@ -1,8 +1,0 @@
-// Package pin names the programs of Kubernetes' end-to-end tests, so that go.mod knows the modules that building them
-// takes. Nothing imports it.
-package pin
-
-import (
-	_ "k8s.io/kubernetes/test/e2e"
-	_ "k8s.io/kubernetes/test/images/agnhost/netexec"
-)
