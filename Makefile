@@ -5,9 +5,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/podway/podway/internal/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: help deps build bpf demo test check unit e2e soak clean
+.PHONY: help deps build bpf demo test check unit e2e oracle soak conformance clean
 help: ## show the targets
-	@grep -hE '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
+	@grep -hE '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /  make \1\t/' | expand -t 24
 
 deps: ## install what is missing (Debian, Ubuntu), or say what to install
 	@$(SUDO) hack/deps.sh $(FOR)
@@ -39,6 +39,7 @@ check: ## format, vet, other operating systems, the module files
 	go vet ./...
 	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/podway
 	go mod verify
+	cd lab/conformance && go vet . && go test .
 
 unit: ## unit tests, scenarios at all three levels, tests with real network namespaces
 	$(SUDO) go test -timeout 20m ./...
@@ -60,6 +61,10 @@ REQUESTS ?= 100000
 soak: build ## many requests while servers are replaced and agents killed: make soak MODE=nftables REQUESTS=100000
 	@go build -o bin/soak ./test/soak
 	$(SUDO) bin/soak -mode $(MODE) -requests $(REQUESTS)
+
+conformance: deps build ## Kubernetes' own tests on `podway up`: make conformance MODE=iptables, or FOCUS='\[sig-network\].*EndpointSlice'
+	@cd lab/conformance && go build -o ../../bin/conformance .
+	$(SUDO) bin/conformance -root . -proxy-mode $(MODE) -focus '$(FOCUS)' $(ARGS)
 
 bench-%: ## a benchmark beside its peer, for example: make bench-nft
 	$(SUDO) go run ./bench/$*

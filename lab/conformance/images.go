@@ -7,8 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,23 +20,27 @@ type image struct {
 	name       string
 	tools      []string          // looked for on PATH, put into /bin
 	files      map[string]string // path in the image -> path under the repository's root
-	links      map[string]string
+	source     map[string]string // path in the image -> path in Kubernetes' module
 	text       map[string]string
 	entrypoint []string
 	cmd        []string
 }
 
+const porter = "test/images/agnhost/porter/"
+
 const registry = "registry.k8s.io/e2e-test-images/"
 
 // applets are those of busybox that the tests' shell lines call.
 var applets = strings.Fields(`sh ls cat echo sleep wget grep awk sed head tail cut tr wc sort uniq date env id mkdir mount rm cp mv ln touch
-	true false test expr seq timeout hostname ip ping ping6 nslookup ps kill find xargs stat chmod chown dd df printf tee which uname vi top nc.busybox traceroute ifconfig route netstat telnet httpd`)
+	true false test expr seq timeout hostname ip ping ping6 nslookup ps kill find xargs stat chmod chown dd df printf tee which uname vi top nc traceroute ifconfig route netstat telnet httpd`)
 
 // testImages are under the names that test/utils/image/manifest.go of the pinned release asks for.
 var testImages = []image{
-	{name: registry + "agnhost:2.66.1", tools: []string{"dig", "nslookup", "curl", "nc", "ss", "ip", "bash", "iperf", "socat"},
+	{name: registry + "agnhost:2.66.1", tools: []string{"dig", "nslookup", "getent", "curl", "nc", "ss", "ip", "bash", "iperf", "socat"},
 		files:      map[string]string{"/agnhost": "bin/agnhost", "/agnhost-2": "bin/agnhost"},
+		source:     map[string]string{"/localhost.crt": porter + "localhost.crt", "/localhost.key": porter + "localhost.key"},
 		entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}},
+	{name: registry + "glibc-dns-testing:2.1.1", tools: []string{"dig", "nslookup", "getent", "hostname", "bash"}, cmd: []string{"bash"}},
 	{name: registry + "busybox:1.37.0-2", cmd: []string{"sh"}},
 	{name: "registry.k8s.io/pause:3.10.2", files: map[string]string{"/pause": "bin/pause"}, entrypoint: []string{"/pause"}},
 	{name: registry + "nginx:1.27.0-2", tools: []string{"nginx"}, text: nginxFiles, cmd: []string{"nginx", "-g", "daemon off;"}},
@@ -62,8 +64,12 @@ func (o *options) images(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(o.dir, "images"), 0o755); err != nil {
 		return err
 	}
+	module, err := o.output(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
 	for _, i := range testImages {
-		layer, err := i.layer(ctx, o.root)
+		layer, err := i.layer(ctx, o.root, module)
 		if err != nil {
 			return fmt.Errorf("%s: %w", i.name, err)
 		}
@@ -93,116 +99,6 @@ func install(ctx context.Context) error {
 		return fmt.Errorf("install %s: %w: %s", strings.Join(missing, " "), err, out)
 	}
 	return nil
-}
-
-// layer is the image's file system as a tar.
-func (i image) layer(ctx context.Context, root string) ([]byte, error) {
-	l := layer{dirs: map[string]bool{}}
-	l.w = tar.NewWriter(&l.b)
-	for _, d := range []string{"/tmp", "/etc", "/run", "/uploads", "/var/tmp"} {
-		l.dir(d)
-	}
-	l.text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\nwww-data:x:33:33::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
-	l.text("/etc/group", "root:x:0:\nuser:x:1000:\nwww-data:x:33:\nnogroup:x:65534:\n")
-	l.text("/etc/nsswitch.conf", "hosts: files dns\n")
-	busybox, err := exec.LookPath("busybox")
-	if err != nil {
-		return nil, err
-	}
-	l.file("/bin/busybox", busybox)
-	tools := slices.Clone(i.tools)
-	for _, t := range tools {
-		path, err := exec.LookPath(t)
-		if err != nil {
-			return nil, err
-		}
-		l.program(ctx, "/bin/"+t, path)
-	}
-	for _, a := range applets {
-		if !slices.Contains(tools, a) {
-			l.link("/bin/"+strings.TrimSuffix(a, ".busybox"), "/bin/busybox")
-		}
-	}
-	for at, from := range i.files {
-		l.file(at, filepath.Join(root, from))
-	}
-	for at, text := range i.text {
-		l.text(at, text)
-	}
-	if l.err == nil {
-		l.err = l.w.Close()
-	}
-	return l.b.Bytes(), l.err
-}
-
-// layer collects files; the first error stays.
-type layer struct {
-	b    bytes.Buffer
-	w    *tar.Writer
-	dirs map[string]bool
-	err  error
-}
-
-func (l *layer) put(h tar.Header, from io.Reader) {
-	if l.err != nil || l.dirs[h.Name] {
-		return
-	}
-	l.dir(filepath.Dir(h.Name))
-	l.dirs[h.Name] = true
-	h.Name = strings.TrimPrefix(h.Name, "/")
-	if l.err = l.w.WriteHeader(&h); l.err == nil && from != nil {
-		_, l.err = io.Copy(l.w, from)
-	}
-}
-
-func (l *layer) dir(path string) {
-	if path == "/" || l.dirs[path] {
-		return
-	}
-	l.put(tar.Header{Typeflag: tar.TypeDir, Name: path, Mode: 0o1777}, nil)
-}
-
-func (l *layer) text(path, text string) {
-	l.put(tar.Header{Name: path, Mode: 0o644, Size: int64(len(text))}, strings.NewReader(text))
-}
-
-func (l *layer) link(path, to string) {
-	l.put(tar.Header{Typeflag: tar.TypeSymlink, Name: path, Linkname: to, Mode: 0o777}, nil)
-}
-
-func (l *layer) file(path, from string) {
-	if l.err != nil {
-		return
-	}
-	f, err := os.Open(from)
-	if err != nil {
-		l.err = err
-		return
-	}
-	defer f.Close()
-	var st fs.FileInfo
-	if st, l.err = f.Stat(); l.err == nil {
-		l.put(tar.Header{Name: path, Mode: 0o755, Size: st.Size()}, f)
-	}
-}
-
-// program puts a program and the shared libraries that it names.
-func (l *layer) program(ctx context.Context, path, from string) {
-	l.file(path, from)
-	out, err := exec.CommandContext(ctx, "ldd", from).Output()
-	if err != nil {
-		return // static, or a script
-	}
-	for _, word := range strings.Fields(string(out)) {
-		if strings.HasPrefix(word, "/") {
-			l.file(word, word)
-		}
-	}
-	for _, lib := range []string{"libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"} { // opened by name at run time
-		if m, _ := filepath.Glob("/lib/*-linux-gnu/" + lib); len(m) > 0 {
-			l.file(m[0], m[0])
-		}
-	}
 }
 
 // save writes the archive.
