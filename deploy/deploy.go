@@ -16,14 +16,15 @@ var files embed.FS
 
 // Options are what differs from cluster to cluster. An empty field leaves the manifests' own value.
 type Options struct {
-	Image         string // podway's image, name and tag
-	APIServer     string // host:port, reached without the service proxy
-	ClusterDomain string
-	ClusterCIDRs  string   // comma-separated
-	ServiceCIDRs  string   // comma-separated
-	ClusterDNS    string   // ClusterIP of the DNS Service
-	ProxyMode     string   // of the service proxy: nftables, iptables, ipvs, ebpf
-	Pool          []string // addresses of an AddressPool "default"; empty = none is made
+	Image           string // podway's image, name and tag
+	APIServer       string // host:port, reached without the service proxy
+	ClusterDomain   string
+	ClusterCIDRs    string   // comma-separated
+	ServiceCIDRs    string   // comma-separated
+	ClusterDNS      string   // ClusterIP of the DNS Service
+	ProxyMode       string   // of the service proxy: nftables, iptables, ipvs, ebpf
+	KubernetesNames string   // "true": EndpointSlices are labelled as kube-controller-manager's, whose controllers are off
+	Pool            []string // addresses of an AddressPool "default"; empty = none is made
 }
 
 // Manifests returns all objects as YAML documents: custom resources first, then in the order of the files' names.
@@ -70,6 +71,7 @@ func (o Options) fill(s string) (string, error) {
 		{"ClusterCIDRs", "PODWAY_CLUSTER_CIDRS: 10.244.0.0/16", o.ClusterCIDRs},
 		{"ServiceCIDRs", "PODWAY_SERVICE_CIDRS: 10.96.0.0/12", o.ServiceCIDRs},
 		{"ProxyMode", `PODWAY_PROXY_MODE: ""`, o.ProxyMode},
+		{"KubernetesNames", `PODWAY_KUBERNETES_NAMES: "false"`, o.KubernetesNames},
 		{"ClusterDNS", "clusterIP: 10.96.0.10", o.ClusterDNS},
 		{"ClusterDNS", "PODWAY_CLUSTER_DNS: 10.96.0.10", o.ClusterDNS},
 	} {

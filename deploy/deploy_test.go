@@ -53,7 +53,7 @@ func objects(t *testing.T, b []byte) (out []object) {
 
 func TestManifestsTakeEveryOption(t *testing.T) {
 	o := Options{Image: "example/podway:1", APIServer: "10.90.0.1:6443", ClusterDomain: "c.test", ClusterCIDRs: "10.1.0.0/16",
-		ServiceCIDRs: "10.2.0.0/16", ClusterDNS: "10.2.0.10", ProxyMode: "iptables", Pool: []string{"10.90.0.200-10.90.0.250"}}
+		ServiceCIDRs: "10.2.0.0/16", ClusterDNS: "10.2.0.10", ProxyMode: "iptables", KubernetesNames: "true", Pool: []string{"10.90.0.200-10.90.0.250"}}
 	b, err := Manifests(o)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ type controllerFlags struct {
 	daemon
 	loops      string
 	adopt      bool
+	kubeNames  bool
 	noElection bool
 	namespace  string
 	identity   string
@@ -41,6 +42,8 @@ from AddressPools, and the status of Ingresses. Of several replicas one leads.`,
 	f := c.Flags()
 	f.StringVar(&n.loops, "loops", env("PODWAY_LOOPS", "endpointslice,loadbalancer,status"), "loops to run, comma-separated ($PODWAY_LOOPS)")
 	f.BoolVar(&n.adopt, "adopt", false, "take over the EndpointSlices of kube-controller-manager; its controllers must be off")
+	f.BoolVar(&n.kubeNames, "kubernetes-names", env("PODWAY_KUBERNETES_NAMES", "") == "true",
+		"label EndpointSlices and Endpoints as managed by kube-controller-manager's controllers, which must be off; implies --adopt ($PODWAY_KUBERNETES_NAMES)")
 	f.BoolVar(&n.noElection, "no-leader-election", false, "lead at once: there is no other replica")
 	f.StringVar(&n.namespace, "namespace", env("POD_NAMESPACE", "kube-system"), "namespace of the Lease ($POD_NAMESPACE)")
 	f.StringVar(&n.identity, "identity", env("POD_NAME", ""), "name of this replica in the Lease ($POD_NAME; default host name and a random part)")
@@ -68,7 +71,7 @@ func (n *controllerFlags) run(cmd *cobra.Command) error {
 	g, ctx := errgroup.WithContext(cmd.Context())
 	g.Go(func() error {
 		return control.Run(ctx, control.Options{Client: clients.Typed, Dynamic: clients.Dynamic, Source: seen, Log: log, Loops: loops, Metrics: metrics,
-			Adopt: n.adopt, Namespace: n.namespace, Identity: n.identity, NoElection: n.noElection})
+			Adopt: n.adopt, KubernetesNames: n.kubeNames, Namespace: n.namespace, Identity: n.identity, NoElection: n.noElection})
 	})
 	if n.health != "" {
 		srv := &observe.Server{Addr: n.health, Metrics: metrics,

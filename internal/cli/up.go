@@ -42,13 +42,14 @@ func labManifests(c spec.Cluster) ([]byte, error) { return deploy.Manifests(labV
 
 func labValues(proxyMode string) deploy.Options {
 	return deploy.Options{
-		APIServer:     fmt.Sprintf("%s:%d", spec.APIServerAddress, spec.APIServerPort),
-		ClusterDomain: spec.ClusterDomain,
-		ClusterCIDRs:  spec.PodNetwork,
-		ServiceCIDRs:  spec.ServiceNetwork,
-		ClusterDNS:    spec.ClusterDNS,
-		Pool:          []string{labPool},
-		ProxyMode:     proxyMode,
+		APIServer:       fmt.Sprintf("%s:%d", spec.APIServerAddress, spec.APIServerPort),
+		ClusterDomain:   spec.ClusterDomain,
+		ClusterCIDRs:    spec.PodNetwork,
+		ServiceCIDRs:    spec.ServiceNetwork,
+		ClusterDNS:      spec.ClusterDNS,
+		Pool:            []string{labPool},
+		ProxyMode:       proxyMode,
+		KubernetesNames: "true",
 	}
 }
 

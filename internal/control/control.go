@@ -46,10 +46,11 @@ type Options struct {
 	Source  Source
 	Log     *slog.Logger // nil = slog.Default()
 
-	Loops       Loops
-	Adopt       bool          // see endpointslice.Controller
-	NoEndpoints bool          // write no v1 Endpoints
-	Ingress     status.Config // zero = status.DefaultConfig
+	Loops           Loops
+	Adopt           bool          // see endpointslice.Controller
+	KubernetesNames bool          // see endpointslice.Controller
+	NoEndpoints     bool          // write no v1 Endpoints
+	Ingress         status.Config // zero = status.DefaultConfig
 
 	Namespace  string     // of the Lease; "" = kube-system
 	Identity   string     // in the Lease; "" = host name and a random part
@@ -149,7 +150,7 @@ func (r *runner) loops(recorder record.EventRecorder) map[string]func() loop {
 	if r.Loops.EndpointSlice {
 		out["endpointslice"] = func() loop {
 			return &endpointslice.Controller{Client: r.Client, Recorder: recorder, Log: r.Log, Metrics: r.slices,
-				Adopt: r.Adopt, NoEndpoints: r.NoEndpoints}
+				Adopt: r.Adopt, KubernetesNames: r.KubernetesNames, NoEndpoints: r.NoEndpoints}
 		}
 	}
 	if r.Loops.LoadBalancer {

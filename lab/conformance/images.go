@@ -31,7 +31,7 @@ const porter = "test/images/agnhost/porter/"
 const registry = "registry.k8s.io/e2e-test-images/"
 
 // applets are those of busybox that the tests' shell lines call.
-var applets = strings.Fields(`sh ls cat echo sleep wget grep awk sed head tail cut tr wc sort uniq date env id mkdir mount rm cp mv ln touch
+var applets = strings.Fields(`ls cat echo sleep wget grep awk sed head tail cut tr wc sort uniq date env id mkdir mount rm cp mv ln touch
 	true false test expr seq timeout hostname ip ping ping6 nslookup ps kill find xargs stat chmod chown dd df printf tee which uname vi top nc traceroute ifconfig route netstat telnet httpd`)
 
 // testImages are under the names that test/utils/image/manifest.go of the pinned release asks for.
@@ -83,7 +83,7 @@ func (o *options) images(ctx context.Context) error {
 // install fetches the packages that the images' programs come from, where there is apt.
 func install(ctx context.Context) error {
 	var missing []string
-	for program, pkg := range map[string]string{"dig": "bind9-dnsutils", "curl": "curl", "nc": "netcat-openbsd", "ss": "iproute2", "iperf": "iperf",
+	for program, pkg := range map[string]string{"dig": "bind9-dnsutils", "dash": "dash", "curl": "curl", "nc": "netcat-openbsd", "ss": "iproute2", "iperf": "iperf",
 		"socat": "socat", "busybox": "busybox-static", "nginx": "nginx-light"} {
 		if _, err := exec.LookPath(program); err != nil && !slices.Contains(missing, pkg) {
 			missing = append(missing, pkg)

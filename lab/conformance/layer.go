@@ -28,6 +28,12 @@ func (i image) layer(ctx context.Context, root, module string) ([]byte, error) {
 		return nil, err
 	}
 	l.file("/bin/busybox", busybox)
+	// Not busybox's shell, which takes its own applets before the programs beside it.
+	dash, err := exec.LookPath("dash")
+	if err != nil {
+		return nil, err
+	}
+	l.program(ctx, "/bin/sh", dash)
 	for _, t := range i.tools {
 		path, err := exec.LookPath(t)
 		if err != nil {

@@ -34,12 +34,14 @@ type Controller struct {
 	Log      *slog.Logger
 	Metrics  *Metrics // may be nil
 
-	Adopt       bool          // take over the slices and Endpoints of kube-controller-manager's controllers, which must be off
-	NoEndpoints bool          // write no v1 Endpoints
-	QPS         float32       // writes a second in the long run; 0 = 500
-	Burst       int           // 0 = 1000
-	Workers     int           // Services written at the same time; 0 = 16
-	Window      time.Duration // least time between two writes of one Service; 0 = 5 ms
+	// KubernetesNames writes the managed-by labels of kube-controller-manager's controllers, which must be off; it implies Adopt.
+	KubernetesNames bool
+	Adopt           bool          // take over the slices and Endpoints of kube-controller-manager's controllers, which must be off
+	NoEndpoints     bool          // write no v1 Endpoints
+	QPS             float32       // writes a second in the long run; 0 = 500
+	Burst           int           // 0 = 1000
+	Workers         int           // Services written at the same time; 0 = 16
+	Window          time.Duration // least time between two writes of one Service; 0 = 5 ms
 
 	limit     flowcontrol.RateLimiter
 	queue     workqueue.TypedRateLimitingInterface[model.Name]

@@ -275,6 +275,54 @@ func TestSlicesOfKubernetesOwnControllerAreTakenOverOnlyWhenTold(t *testing.T) {
 	}
 }
 
+// Conformance asks for the labels of Kubernetes' own controllers (e2e: "EndpointSlice should create and delete EndpointSlices
+// for a Service with a selector that matches no pods").
+func TestWithKubernetesNamesLabelsAreThoseOfItsOwnControllers(t *testing.T) {
+	for _, before := range []names{podwayNames, kubernetesNames} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer()
+			var c cluster
+			c.apply(before.desired(cart(), pods(1), nodes(), nil, nil))
+			if _, err := s.DiscoveryV1().EndpointSlices("shop").Create(context.Background(), encodeSlice(c.list()[0]), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			l := newLab(t, s, func(c *Controller) { c.KubernetesNames = true })
+			defer l.close()
+			byHand := cart(func(v *model.Service) { v.Name.Name, v.Selector, v.UID = "byhand", nil, "byhand-uid" })
+			l.put(append(allNodes(), cart(), byHand, pod(0), pod(1))...)
+			ep := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "byhand", Namespace: "shop"}, Subsets: []corev1.EndpointSubset{{
+				Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}}}}
+			if _, err := s.CoreV1().Endpoints("shop").Create(context.Background(), ep, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			settle(time.Second)
+			got := map[string]*model.EndpointSlice{}
+			for _, sl := range s.slices(t) {
+				got[sl.Service.Name] = sl
+			}
+			cart, mirror := got["cart"], got["byhand"]
+			if len(s.slices(t)) != 2 || cart == nil || mirror == nil {
+				t.Fatalf("slices: %s", text(s.slices(t)))
+			}
+			if cart.Labels[labelManagedBy] != "endpointslice-controller.k8s.io" || cart.Name.Name != c.list()[0].Name.Name || len(cart.Endpoints) != 2 {
+				t.Errorf("got %+v", cart)
+			}
+			if mirror.Labels[labelManagedBy] != "endpointslicemirroring-controller.k8s.io" || encodeSlice(mirror).OwnerReferences[0].Kind != "Endpoints" {
+				t.Errorf("mirrored: %+v", mirror)
+			}
+			own, err := s.CoreV1().Endpoints("shop").Get(context.Background(), "cart", metav1.GetOptions{})
+			if err != nil || own.Labels[labelEndpointsBy] != "endpoint-controller" {
+				t.Errorf("Endpoints: %v, %v", own, err)
+			}
+			n := l.writes("update", "endpointslices")
+			settle(time.Minute)
+			if again := l.writes("update", "endpointslices"); again != n {
+				t.Errorf("written %d times more though nothing changed", again-n)
+			}
+		})
+	}
+}
+
 func TestEndpointsMadeByHandAreMirroredAndFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -6,18 +6,8 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
-const (
-	// ManagedBy marks the slices made from Pods, in the label endpointslice.kubernetes.io/managed-by.
-	ManagedBy = "endpointslice-controller.podway.io"
-	// MirroredBy marks the slices made from Endpoints that somebody else writes.
-	MirroredBy = "endpointslicemirroring-controller.podway.io"
-
-	kubeManagedBy  = "endpointslice-controller.k8s.io"
-	kubeMirroredBy = "endpointslicemirroring-controller.k8s.io"
-
-	// MaxEndpoints is how many endpoints a slice may hold.
-	MaxEndpoints = 100
-)
+// MaxEndpoints is how many endpoints a slice may hold.
+const MaxEndpoints = 100
 
 // Changes is what to write so that the slices of one Service are right. Create's slices have no name yet; Update's are
 // the whole new content of existing ones, with their old resource version.
@@ -47,17 +37,17 @@ type Nodes = model.Map[string, *model.Node]
 // selector matches, in any order; existing are the slices to look after, each with the Service as its name. A Service
 // without selector keeps its slices as they are.
 func Desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*model.EndpointSlice) Changes {
-	return desired(svc, pods, nodes, existing, func() zones { return zonesOf(nodes) })
+	return podwayNames.desired(svc, pods, nodes, existing, func() zones { return zonesOf(nodes) })
 }
 
-func desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*model.EndpointSlice, cpu func() zones) Changes {
+func (by names) desired(svc *model.Service, pods []*model.Pod, nodes Nodes, existing []*model.EndpointSlice, cpu func() zones) Changes {
 	if svc.Type == model.ExternalName {
 		return Changes{Delete: alive(existing)}
 	}
 	if len(svc.Selector) == 0 {
 		return Changes{Delete: slices.DeleteFunc(slices.Clone(alive(existing)), func(s *model.EndpointSlice) bool { return s.OwnerUID == svc.UID })}
 	}
-	own := sliceMeta{managedBy: ManagedBy, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, ManagedBy), noCreate: svc.Deleting}
+	own := sliceMeta{managedBy: by.slices, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, by.slices), noCreate: svc.Deleting}
 	g := newGrouper(svc, nodes)
 	var unhinted map[string]string
 	if proportional(svc) {
@@ -91,10 +81,14 @@ func hintsOf(list []*model.EndpointSlice, owner string) map[string]string {
 // are those of them that the selector (still) matches. With shelves kept from call to call it looks at these Pods only. It
 // cannot give hints by proportion, for which all endpoints count, nor find room while a Service is on its way out.
 func Touch(svc *model.Service, members []*model.Pod, changed []string, nodes Nodes, existing []*model.EndpointSlice, shelves Shelves) Changes {
+	return podwayNames.touch(svc, members, changed, nodes, existing, shelves)
+}
+
+func (by names) touch(svc *model.Service, members []*model.Pod, changed []string, nodes Nodes, existing []*model.EndpointSlice, shelves Shelves) Changes {
 	if svc.Type == model.ExternalName || len(svc.Selector) == 0 {
 		return Changes{}
 	}
-	own := sliceMeta{managedBy: ManagedBy, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, ManagedBy), noCreate: svc.Deleting}
+	own := sliceMeta{managedBy: by.slices, owner: svc.UID, labels: sliceLabels(svc.Labels, svc, by.slices), noCreate: svc.Deleting}
 	g := newGrouper(svc, nodes)
 	shelves.keepOnly(existing)
 	return eachFamily(svc, existing, func(family string, there []*model.EndpointSlice) Changes {

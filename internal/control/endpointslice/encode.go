@@ -64,7 +64,7 @@ func orNone(s *string) *string {
 
 func owner(s *model.EndpointSlice) metav1.OwnerReference {
 	kind, yes := "Service", true
-	if s.ManagedBy == MirroredBy {
+	if isMirrored(s) {
 		kind = "Endpoints"
 	}
 	return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: s.Service.Name, UID: types.UID(s.OwnerUID),

@@ -11,10 +11,7 @@ import (
 )
 
 const (
-	// EndpointsManagedBy marks the v1 Endpoints that this package writes, in the label endpoints.kubernetes.io/managed-by.
-	EndpointsManagedBy     = "endpoint-controller.podway.io"
-	kubeEndpointsManagedBy = "endpoint-controller"
-	labelEndpointsBy       = "endpoints.kubernetes.io/managed-by"
+	labelEndpointsBy = "endpoints.kubernetes.io/managed-by"
 
 	// MaxAddresses is how many addresses an Endpoints object may hold.
 	MaxAddresses = 1000
@@ -51,13 +48,17 @@ type Address struct {
 // that are on their way out unless the Service publishes all; at most MaxAddresses, ready ones first. It is nil when the
 // Service should have none.
 func DesiredEndpoints(svc *model.Service, pods []*model.Pod, nodes Nodes) *Endpoints {
+	return podwayNames.desiredEndpoints(svc, pods, nodes)
+}
+
+func (by names) desiredEndpoints(svc *model.Service, pods []*model.Pod, nodes Nodes) *Endpoints {
 	if len(svc.Selector) == 0 || svc.Type == model.ExternalName || svc.Deleting || len(svc.IPFamilies) == 0 {
 		return nil
 	}
 	if !svc.PublishNotReady {
 		pods = slices.DeleteFunc(slices.Clone(pods), func(p *model.Pod) bool { return p.Deleting })
 	}
-	out := &Endpoints{Name: svc.Name, Labels: endpointsLabels(svc)}
+	out := &Endpoints{Name: svc.Name, Labels: by.endpointsLabels(svc)}
 	groups := newGrouper(svc, nodes).groups(svc.IPFamilies[0], pods)
 	for _, key := range sortedKeys(groups) {
 		g := groups[key]
@@ -85,14 +86,14 @@ func DesiredEndpoints(svc *model.Service, pods []*model.Pod, nodes Nodes) *Endpo
 	return out
 }
 
-func endpointsLabels(svc *model.Service) map[string]string {
+func (by names) endpointsLabels(svc *model.Service) map[string]string {
 	out := make(map[string]string, len(svc.Labels)+2)
 	maps.Copy(out, svc.Labels)
 	delete(out, labelHeadless)
 	if !svc.HasClusterIP() {
 		out[labelHeadless] = ""
 	}
-	out[labelEndpointsBy] = EndpointsManagedBy
+	out[labelEndpointsBy] = by.endpoints
 	return out
 }
 

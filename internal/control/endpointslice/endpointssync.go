@@ -59,7 +59,7 @@ func (w *endpointsWriter) sync(ctx context.Context, n model.Name) error {
 	case svc == nil:
 		return w.orphan(ctx, n, have, l.gone)
 	}
-	want := DesiredEndpoints(svc, members, nodes)
+	want := w.c.names().desiredEndpoints(svc, members, nodes)
 	if want == nil || have != nil && (have.same(want) || have.Labels[labelEndpointsBy] != "" && !w.owns(have)) {
 		return nil
 	}

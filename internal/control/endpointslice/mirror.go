@@ -12,12 +12,16 @@ const MaxMirrored = 1000
 
 // Mirror compares the slices that are there with an Endpoints object that somebody else writes for a Service without
 // selector. ep is nil when there is none. Objects of leader elections and those that ask not to be mirrored are not.
-func Mirror(svc *model.Service, ep *Endpoints, existing []*model.EndpointSlice) (out Changes) {
+func Mirror(svc *model.Service, ep *Endpoints, existing []*model.EndpointSlice) Changes {
+	return podwayNames.mirror(svc, ep, existing)
+}
+
+func (by names) mirror(svc *model.Service, ep *Endpoints, existing []*model.EndpointSlice) (out Changes) {
 	existing = alive(existing)
 	if ep == nil || svc == nil || len(svc.Selector) > 0 || svc.Type == model.ExternalName || !mirrored(ep) {
 		return Changes{Delete: existing}
 	}
-	own := mirrorMeta(svc, ep)
+	own := by.mirrorMeta(svc, ep)
 	groups, left := mirrorGroups(ep)
 	for _, family := range []string{ipv4, ipv6} {
 		var there []*model.EndpointSlice
@@ -40,10 +44,10 @@ func Mirror(svc *model.Service, ep *Endpoints, existing []*model.EndpointSlice) 
 type Unmirrored struct{ Invalid, TooMany int }
 
 // mirrorMeta copies labels and annotations, but for those that speak of the Endpoints object itself.
-func mirrorMeta(svc *model.Service, ep *Endpoints) sliceMeta {
-	own := sliceMeta{managedBy: MirroredBy, owner: ep.UID, labels: map[string]string{}, annotations: map[string]string{}, noCreate: ep.Deleting}
+func (by names) mirrorMeta(svc *model.Service, ep *Endpoints) sliceMeta {
+	own := sliceMeta{managedBy: by.mirrored, owner: ep.UID, labels: map[string]string{}, annotations: map[string]string{}, noCreate: ep.Deleting}
 	maps.Copy(own.labels, ep.Labels)
-	own.labels[labelServiceName], own.labels[labelManagedBy] = svc.Name.Name, MirroredBy
+	own.labels[labelServiceName], own.labels[labelManagedBy] = svc.Name.Name, by.mirrored
 	maps.Copy(own.annotations, ep.Annotations)
 	delete(own.annotations, annotationTrigger)
 	delete(own.annotations, annotationLastApplied)

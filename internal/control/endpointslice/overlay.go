@@ -19,21 +19,6 @@ type written struct {
 	at      time.Time
 }
 
-// manages reports whether a slice is one to look after.
-func (c *Controller) manages(s *model.EndpointSlice) bool {
-	switch s.ManagedBy {
-	case ManagedBy, MirroredBy:
-		return true
-	case kubeManagedBy, kubeMirroredBy:
-		return c.Adopt
-	}
-	return false
-}
-
-func isMirrored(s *model.EndpointSlice) bool {
-	return s.ManagedBy == MirroredBy || s.ManagedBy == kubeMirroredBy
-}
-
 // slicesOf is the Service's slices as the newest of snapshot and own writes have them, ordered by name.
 func (c *Controller) slicesOf(service model.Name) []*model.EndpointSlice {
 	ov := c.state(service).overlay

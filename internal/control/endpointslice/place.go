@@ -127,7 +127,7 @@ func (m *sliceMeta) wanted(groups map[string]*group, only *glance) map[string]*w
 // identity says which endpoints of an old and a new view are the same one: those of a Pod, which has one set of ports; or
 // in mirrored slices, where an address may have several, those of an address with these ports.
 func (m *sliceMeta) identity(e *model.Endpoint, key string) string {
-	if m.managedBy == MirroredBy {
+	if mirrors(m.managedBy) {
 		return e.Addr.String() + "/" + e.Hostname + "/" + e.Pod.String() + "/" + key
 	}
 	return e.Pod.Name

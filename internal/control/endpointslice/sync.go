@@ -116,7 +116,7 @@ func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {
 	}
 	switch {
 	case d.pods == nil || svc.Deleting || proportional(svc):
-		ch = desired(svc, c.index.members(n), c.snap.Nodes, own, c.zones)
+		ch = c.names().desired(svc, c.index.members(n), c.snap.Nodes, own, c.zones)
 	default:
 		members, selected := make([]*model.Pod, 0, len(d.pods)), c.index.selected[n]
 		for name := range d.pods {
@@ -124,11 +124,11 @@ func (c *Controller) plan(n model.Name, s *state, d *dirt) (ch Changes) {
 				members = append(members, p)
 			}
 		}
-		ch = Touch(svc, members, slices.Collect(maps.Keys(d.pods)), c.snap.Nodes, own, s.shelves)
+		ch = c.names().touch(svc, members, slices.Collect(maps.Keys(d.pods)), c.snap.Nodes, own, s.shelves)
 	}
 	c.tellHints(n, s, ch.Unhinted)
 	if ep, known := c.endpoints.get(n); known {
-		m := Mirror(svc, ep, mirror)
+		m := c.names().mirror(svc, ep, mirror)
 		c.tellUnmirrored(n, s, ep, m.Unmirrored)
 		ch.add(m)
 	}

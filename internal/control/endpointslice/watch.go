@@ -190,7 +190,7 @@ func (w *endpointsWriter) owns(e *Endpoints) bool {
 	case EndpointsManagedBy:
 		return true
 	case kubeEndpointsManagedBy:
-		return w.c.Adopt
+		return w.c.takes()
 	}
 	return false
 }
