@@ -21,7 +21,7 @@ import (
 // and servers through Services.
 const (
 	defaultFocus = `\[sig-network\].*(\[Conformance\]|Granular Checks: Services)`
-	defaultSkip  = `SCTP|\[Disruptive\]`
+	defaultSkip  = `SCTP|\[Disruptive\]|\[Feature:IPv6DualStack\]`
 )
 
 type options struct {

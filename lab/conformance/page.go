@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,7 +18,7 @@ var groups = []struct {
 	specs       *regexp.Regexp
 }{
 	{"Conformance", "What Kubernetes asks of the network of every conformant cluster: the specs `[sig-network] ... [Conformance]`.", regexp.MustCompile(`\[Conformance\]`)},
-	{"Granular checks of Services", "Clients in Pods, on nodes and among the endpoints, through every kind of Service address. Those of SCTP are left out: the\nkernel of the machine the results are from has none.", regexp.MustCompile(`Granular Checks: Services`)},
+	{"Granular checks of Services", "Clients in Pods, on nodes and among the endpoints, through every kind of Service address. Left out are those of SCTP, which the\nkernel of the machine that the results are from lacks, and those of `[Feature:IPv6DualStack]`: `podway up` makes a cluster of IPv4.", regexp.MustCompile(`Granular Checks: Services`)},
 	{"Others", "Specs of `[sig-network]` outside those groups that were asked for by name.", regexp.MustCompile(``)},
 }
 
@@ -115,7 +114,7 @@ func writeGroup(b *strings.Builder, group int, title, says string, all []results
 			}
 			fmt.Fprintf(b, " %s, %.1f s |", s.Result, s.Seconds)
 			if s.Result != passed {
-				notes = append(notes, fmt.Sprintf("- %s, mode %s: %s %s", cell(name), r.Mode, s.Result, cmp.Or(reason(name), s.Why)))
+				notes = append(notes, fmt.Sprintf("- %s, mode %s: %s %s", cell(name), r.Mode, s.Result, s.Why))
 			}
 		}
 		b.WriteString("\n")
