@@ -16,6 +16,11 @@ func (o *options) run(ctx context.Context) (specs []spec, err error) {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return nil, err
 	}
+	if !o.keep {
+		defer func() {
+			err = errors.Join(err, o.podway(context.WithoutCancel(ctx), "down", "--delete"))
+		}()
+	}
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
@@ -25,11 +30,6 @@ func (o *options) run(ctx context.Context) (specs []spec, err error) {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 		fmt.Printf("%s: %.1fs\n", step.name, time.Since(start).Seconds())
-	}
-	if !o.keep {
-		defer func() {
-			err = errors.Join(err, o.podway(context.WithoutCancel(ctx), "down", "--delete"))
-		}()
 	}
 	testErr := o.test(ctx)
 	specs, err = readReport(o.reportDir())
