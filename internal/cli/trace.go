@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,29 @@ type view struct {
 }
 
 // declared is the view of what the API says.
-func (v *view) declared() (trace.View, error) { return declaredView(v.snapshot, v.settings) }
+func (v *view) declared() (trace.View, error) {
+	return declaredView(v.snapshot, settings{v.settings, v.lacks("TLS Secrets")})
+}
+
+// lacks reports whether objects of one of the kinds could not be listed.
+func (v *view) lacks(kinds ...string) bool {
+	return slices.ContainsFunc(v.missing, func(m string) bool {
+		kind, _, _ := strings.Cut(m, ":")
+		return slices.Contains(kinds, kind)
+	})
+}
+
+// unseen makes unknown of what looks whole while objects that decide the way could not be listed.
+func (v *view) unseen(r *trace.Report) {
+	for _, m := range v.missing {
+		r.NotChecked = append(r.NotChecked, "objects that could not be listed: "+m)
+	}
+	ingress := slices.ContainsFunc(r.Steps, func(s trace.ReportStep) bool { return s.Hop == trace.HopIngress })
+	if r.Exit == trace.ExitOK && (v.lacks("Services", "EndpointSlices", "Nodes", "Pods") || ingress && v.lacks("Ingresses", "IngressClasses", "TLS Secrets")) {
+		r.Exit, r.Result = trace.ExitUnknown, "unknown"
+		r.Summary = "nothing broken was found, but not all objects could be seen: " + r.Summary
+	}
+}
 
 func (f *clusterFlags) open(ctx context.Context) (*view, error) {
 	if f.output != "text" && f.output != "json" {
@@ -207,9 +230,7 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	r := x.Report(p, v.cluster == nil)
 	r.Note = note
-	for _, m := range v.missing {
-		r.NotChecked = append(r.NotChecked, "objects that could not be listed: "+m)
-	}
+	v.unseen(&r)
 	return f.print(cmd.OutOrStdout(), r)
 }
 
