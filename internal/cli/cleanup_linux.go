@@ -40,7 +40,7 @@ It refuses while podway runs on this node, which would make everything again, an
 	f.BoolVar(&force, "force", false, "go on though podway runs, or though Pods lose their network")
 	f.StringVar(&o.CNIBin, "cni-bin-dir", "/opt/cni/bin", "where the CNI plugin is")
 	f.StringVar(&o.CNIConf, "cni-conf-dir", "/etc/cni/net.d", "where the CNI configuration is")
-	return c
+	return asRoot(c)
 }
 
 func cleanup(ctx context.Context, out io.Writer, o agent.CleanupOptions, dry, force bool) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/control"
+	"github.com/podway/podway/internal/control/loadbalancer"
 	"github.com/podway/podway/internal/model"
 	"github.com/podway/podway/internal/observe"
 )
@@ -59,6 +60,13 @@ func (n *controllerFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	var ranges loadbalancer.Ranges
+	if ranges.Pods, err = prefixes("cluster-cidrs", n.clusterCIDRs); err != nil {
+		return err
+	}
+	if ranges.Services, err = prefixes("service-cidrs", n.serviceCIDRs); err != nil {
+		return err
+	}
 	clients, err := n.clients()
 	if err != nil {
 		return err
@@ -70,7 +78,7 @@ func (n *controllerFlags) run(cmd *cobra.Command) error {
 	metrics := observe.NewRegistry()
 	g, ctx := errgroup.WithContext(cmd.Context())
 	g.Go(func() error {
-		return control.Run(ctx, control.Options{Client: clients.Typed, Dynamic: clients.Dynamic, Source: seen, Log: log, Loops: loops, Metrics: metrics,
+		return control.Run(ctx, control.Options{Client: clients.Typed, Dynamic: clients.Dynamic, Source: seen, Log: log, Loops: loops, Ranges: ranges, Metrics: metrics,
 			Adopt: n.adopt, KubernetesNames: n.kubeNames, Namespace: n.namespace, Identity: n.identity, NoElection: n.noElection})
 	})
 	if n.health != "" {

@@ -31,6 +31,7 @@ Exits with 0 when nothing is wrong, 1 when something is broken, 2 when that coul
 		if v.cluster != nil {
 			agents := v.cluster.Agents(cmd.Context(), v.snapshot)
 			defer agents.Close()
+			defer waiting(cmd.ErrOrStderr())()
 			o.Status, o.Sockets = agents.Layers(false).Status, agents.PodSockets
 		}
 		r := doctor.Examine(cmd.Context(), v.snapshot, declared, o)

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podway/podway/internal/lab"
+	"github.com/podway/podway/internal/lab/spec"
 )
 
 func newExec() *cobra.Command {
@@ -26,6 +28,12 @@ on the nodes' network that is no node), "client" (a host that reaches the nodes 
 	}
 	dir := dirFlag(c)
 	c.Flags().SetInterspersed(false)
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return places(labDir(*dir)), cobra.ShellCompDirectiveNoFileComp
+	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		where, argv := args[0], args[1:]
 		if argv[0] == "--" {
@@ -37,6 +45,17 @@ on the nodes' network that is no node), "client" (a host that reaches the nodes 
 		return asExit(lab.Exec(cmd.Context(), labDir(*dir), where, argv))
 	}
 	return c
+}
+
+// places are where a command can run: the nodes of the cluster in dir, and beside it.
+func places(dir string) []string {
+	out := []string{lab.Outside, lab.Client, lab.ControlPlane}
+	if c, err := spec.Load(dir); err == nil {
+		for i := range c.Nodes {
+			out = append(out, fmt.Sprintf("node-%d", i+1))
+		}
+	}
+	return out
 }
 
 func isAddress(s string) bool {

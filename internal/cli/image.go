@@ -15,7 +15,7 @@ func newImage() *cobra.Command {
 		Short: "Images in the cluster of `podway up`",
 		Args:  cobra.NoArgs,
 	}
-	c.AddCommand(newImageLoad())
+	c.AddCommand(asRoot(newImageLoad()))
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -16,17 +17,28 @@ func newKubectl() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [--dir DIR] ARGS...",
 		Short: "kubectl for the cluster of `podway up`",
-		Long: `Runs the kubectl that comes with the cluster, with the cluster's kubeconfig. Everything behind "kubectl" is its own,
-flags too; only a --dir in front names another cluster's folder.`,
+		Long: `Runs the kubectl that comes with the cluster. It talks to the cluster of --dir DIR, which must stand in front; without that,
+to what $KUBECONFIG names, if it is set, as trace and doctor do; else to the cluster of $` + lab.DirVariable + ` or ` + lab.DefaultDir + `.
+Everything else behind "kubectl" is its own, flags too.`,
 		DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			own := len(args) > 0 && strings.HasPrefix(args[0], "--dir")
 			dir, args, err := leadingDir(args)
 			if err != nil {
 				return err
 			}
 			program, first, env, err := lab.Kubectl(dir)
 			if err != nil {
+				switch {
+				case errors.Is(err, os.ErrPermission):
+					return needsRoot(c)
+				case len(args) == 0 || slices.Contains([]string{"--help", "-h", "help"}, args[0]):
+					return c.Help() // the cluster's kubectl, which has help of its own, is not there
+				}
 				return err
+			}
+			if os.Getenv("KUBECONFIG") != "" && !own {
+				env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, "KUBECONFIG=") })
 			}
 			argv := append(append([]string{program}, first...), args...)
 			err = syscall.Exec(program, argv, append(os.Environ(), env...))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -55,11 +56,12 @@ func commands() []*cobra.Command {
 		newScenario(),
 		newUp(),
 		newDown(),
-		newStatus(),
+		asRoot(newStatus()),
 		newKubectl(),
-		newExec(),
+		asRoot(newExec()),
 		newImage(),
-		newDemo(),
+		asRoot(newDemo()),
+		newVersion(),
 	}
 	all = append(all, newDaemons()...)
 	all = append(all, newCNI())
@@ -85,8 +87,54 @@ hop by hop and names the broken step.`,
 	})
 	cobra.EnableCommandSorting = false // in the order of commands
 	root.AddCommand(commands()...)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		strict(c)
+	}
 	return root
 }
+
+// strict makes wrong arguments of a command, and of those below it, wrong usage, whoever checks them.
+func strict(c *cobra.Command) {
+	if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
+		c.Args, c.RunE = noSubcommand, func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			if _, said := errors.AsType[*exitError](err); err == nil || said {
+				return err
+			}
+			return usage("%w\nrun '%s --help' for the arguments", err, c.CommandPath())
+		}
+	}
+	for _, sub := range c.Commands() {
+		strict(sub)
+	}
+}
+
+// values are what the shell proposes for a flag.
+func values(c *cobra.Command, flag string, all ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
+
+// asRoot lets a command run for root only, and says so before anything else.
+func asRoot(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if runtime.GOOS == "linux" && euid() != 0 {
+			return needsRoot(c)
+		}
+		return run(c, args)
+	}
+	return c
+}
+
+func needsRoot(c *cobra.Command) error {
+	return exitWith(ExitUnknown, fmt.Errorf("%s needs root, and this is another user: sudo %s", c.CommandPath(), c.CommandPath()))
+}
+
+var euid = os.Geteuid // for tests
 
 // noSubcommand refuses what stands where a subcommand should.
 func noSubcommand(c *cobra.Command, args []string) error {

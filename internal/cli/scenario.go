@@ -68,6 +68,8 @@ cannot be read.`,
 	}
 	c.Flags().StringVar(&level, "level", level, "model, rules or kernel")
 	c.Flags().StringVar(&mode, "proxy-mode", "", "backend of the service proxy at levels rules and kernel (default nftables)")
+	values(c, "level", string(scenario.Model), string(scenario.Rules), string(scenario.Kernel))
+	values(c, "proxy-mode", config.Modes...)
 	c.Flags().IntVar(&o.AtOnce, "parallel", 0, "files at the same time (default: one; at level kernel as many as processors)")
 	c.Flags().BoolVarP(&o.Failures, "quiet", "q", false, "print only what fails")
 	c.Flags().BoolVar(&o.Timings, "timings", false, "print how long each file took")

@@ -15,12 +15,13 @@ import (
 func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "How the cluster of `podway up` is: processes, restarts, memory, nodes",
-		Long:  "Shows every process of the cluster on this machine. Exits with 0 when all is well, 1 when something is not, 2 when nothing runs.",
+		Short: "How the cluster of `podway up` is: processes of the control plane and the nodes, restarts, memory",
+		Long:  "Shows every process of the cluster on this machine; what Kubernetes says of its nodes: podway kubectl get nodes.\nExits with 0 when all is well, 1 when something is not, 2 when nothing runs.",
 		Args:  cobra.NoArgs,
 	}
 	dir := dirFlag(c)
 	output := c.Flags().StringP("output", "o", "text", "text or json")
+	values(c, "output", "text", "json")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *output != "text" && *output != "json" {
 			return usage("-o %q: want text or json", *output)

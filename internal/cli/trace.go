@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 // clusterFlags says which cluster, or which files, a command looks at.
 type clusterFlags struct {
 	remote.Options
-	folder string
+	files  []string
 	output string
 	domain string
 }
@@ -32,8 +33,9 @@ func (f *clusterFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, the cluster of podway up)")
 	c.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig")
 	c.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "namespace of bare names (default: the context's)")
-	c.Flags().StringVarP(&f.folder, "filename", "f", "", "look at the objects in this file or folder instead of a cluster: everything is predicted")
+	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "look at the objects in this file or folder instead of a cluster, more than once for several: everything is predicted")
 	c.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
+	values(c, "output", "text", "json")
 	c.Flags().StringVar(&f.domain, "cluster-domain", "", "domain of the cluster's names (default: as podway's ConfigMap says, else "+trace.DefaultDomain+")")
 }
 
@@ -47,16 +49,41 @@ type view struct {
 }
 
 // declared is the view of what the API says.
-func (v *view) declared() (trace.View, error) { return declaredView(v.snapshot, v.settings) }
+func (v *view) declared() (trace.View, error) {
+	return declaredView(v.snapshot, settings{v.settings, v.lacks("TLS Secrets")})
+}
+
+// lacks reports whether objects of one of the kinds could not be listed.
+func (v *view) lacks(kinds ...string) bool {
+	return slices.ContainsFunc(v.missing, func(m string) bool {
+		kind, _, _ := strings.Cut(m, ":")
+		return slices.Contains(kinds, kind)
+	})
+}
+
+// unseen makes unknown of what looks whole while objects that decide the way could not be listed.
+func (v *view) unseen(r *trace.Report) {
+	for _, m := range v.missing {
+		r.NotChecked = append(r.NotChecked, "objects that could not be listed: "+m)
+	}
+	ingress := slices.ContainsFunc(r.Steps, func(s trace.ReportStep) bool { return s.Hop == trace.HopIngress })
+	if r.Exit == trace.ExitOK && (v.lacks("Services", "EndpointSlices", "Nodes", "Pods") || ingress && v.lacks("Ingresses", "IngressClasses", "TLS Secrets")) {
+		r.Exit, r.Result = trace.ExitUnknown, "unknown"
+		r.Summary = "nothing broken was found, but not all objects could be seen: " + r.Summary
+	}
+}
 
 func (f *clusterFlags) open(ctx context.Context) (*view, error) {
 	if f.output != "text" && f.output != "json" {
 		return nil, usage("output %q is neither text nor json", f.output)
 	}
-	if f.folder != "" {
-		s, err := cluster.LoadFolder(f.folder)
+	if len(f.files) > 0 {
+		s, err := cluster.LoadFolder(f.files...)
 		if err != nil {
 			return nil, usage("%w", err)
+		}
+		if s.Services.Len()+s.Ingresses.Len()+s.Nodes.Len()+s.Pods.Len()+s.Pools.Len()+s.Slices.Len() == 0 {
+			return nil, exitWith(ExitUnknown, fmt.Errorf("there is nothing to look at in %s: no Service, Ingress, Pod, Node, EndpointSlice or AddressPool", strings.Join(f.files, ", ")))
 		}
 		ns := f.Namespace
 		if ns == "" {
@@ -145,7 +172,7 @@ func (f *traceFlags) arguments(args []string) error {
 	if f.to == "" {
 		return usage("what is asked for? give --to, for example --to http://cart/health")
 	}
-	if f.probe && f.folder != "" {
+	if f.probe && len(f.files) > 0 {
 		return usage("--probe needs a cluster, and -f looks at files only")
 	}
 	return nil
@@ -159,7 +186,7 @@ func (f *traceFlags) question() (trace.Question, error) {
 	if f.resolve != "" {
 		a, err := netip.ParseAddr(f.resolve)
 		if err != nil {
-			return q, usage("--resolve: %w", err)
+			return q, usage("--resolve %q: want an IP address, such as 10.96.0.7", f.resolve)
 		}
 		q.Resolve = a.Unmap()
 	}
@@ -198,15 +225,25 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	if v.cluster != nil {
 		agents := v.cluster.Agents(cmd.Context(), v.snapshot)
 		defer agents.Close()
+		defer waiting(cmd.ErrOrStderr())()
 		x.Compare(cmd.Context(), &p, agents.Layers(f.probe))
 	}
 	r := x.Report(p, v.cluster == nil)
 	r.Note = note
-	for _, m := range v.missing {
-		r.NotChecked = append(r.NotChecked, "objects that could not be listed: "+m)
-	}
+	v.unseen(&r)
 	return f.print(cmd.OutOrStdout(), r)
 }
+
+// waiting says, when the nodes take their time, what the command waits for. The function returned ends that.
+func waiting(out io.Writer) (stop func()) {
+	said := time.AfterFunc(waitSilent, func() {
+		fmt.Fprintf(out, "podway: waiting for podway-node on the nodes, %s at most for each, all at once\n", remote.AskTimeout)
+	})
+	return func() { said.Stop() }
+}
+
+// waitSilent is how long nothing is said.
+const waitSilent = 1500 * time.Millisecond
 
 func (f *traceFlags) print(out io.Writer, r trace.Report) error {
 	if f.output == "json" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,11 +128,83 @@ func TestDoctorOverFiles(t *testing.T) {
 	}
 }
 
+func TestSeveralFilesAreOneClusterAndNoneIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	docs := strings.Split(traced, "---\n")
+	var args []string
+	for i, doc := range docs {
+		path := filepath.Join(dir, fmt.Sprintf("%d.yaml", i))
+		if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "-f", path)
+	}
+	if code, out, errs := run(append([]string{"doctor"}, args...)...); code != ExitBroken || !strings.Contains(out, "checked 2 Services, 0 Ingresses, 1 node:") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	empty := filepath.Join(dir, "empty.yaml")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := run("doctor", "-f", empty); code != ExitUnknown || out != "" || !strings.Contains(errs, "there is nothing to look at in "+empty) {
+		t.Errorf("an empty file: exit %d: %s%s", code, out, errs)
+	}
+}
+
+func TestCommandsThatNeedRootSayItFirst(t *testing.T) {
+	euid = func() int { return 1000 }
+	t.Cleanup(func() { euid = os.Geteuid })
+	for _, args := range [][]string{{"status"}, {"exec", "node-1", "--", "true"}, {"demo"}, {"image", "load", "x.tar"}, {"cleanup", "--dry-run"}} {
+		if code, _, errs := run(args...); code != ExitUnknown || !strings.Contains(errs, "needs root") {
+			t.Errorf("podway %v: exit %d, %s", args, code, errs)
+		}
+	}
+	if code, out, _ := run("version"); code != ExitOK || out != "podway "+version+"\n" {
+		t.Errorf("version: exit %d, %q", code, out)
+	}
+}
+
+func TestKubectlHelpNeedsNoCluster(t *testing.T) {
+	t.Setenv("PODWAY_LAB_DIR", t.TempDir())
+	if code, out, errs := run("kubectl", "--help"); code != ExitOK || !strings.Contains(out, "$KUBECONFIG") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+}
+
+func TestWithoutAnyClusterTheWaysToNameOneAreSaid(t *testing.T) {
+	t.Setenv("PODWAY_LAB_DIR", t.TempDir())
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	code, _, errs := run("doctor")
+	if code != ExitUnknown || strings.Contains(errs, "KUBERNETES_MASTER") || !strings.Contains(errs, "look at files with -f") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+func TestTheShellIsToldTheValuesOfFlags(t *testing.T) {
+	t.Setenv("PODWAY_LAB_DIR", t.TempDir())
+	for says, args := range map[string][]string{
+		"kernel": {"scenario", "run", "--level", ""}, "none": {"up", "--networking", ""}, "ipvs": {"demo", "--proxy-mode", ""},
+		"json": {"doctor", "-o", ""}, "control-plane": {"exec", ""},
+	} {
+		if code, out, _ := run(append([]string{"__complete"}, args...)...); code != ExitOK || !strings.Contains(out, says+"\n") {
+			t.Errorf("%v: exit %d, %q, want %s", args, code, out, says)
+		}
+	}
+}
+
 func TestWhatTheUserGotWrongIsNamedAndExitsWith3(t *testing.T) {
 	dir := tracedFolder(t)
 	for says, args := range map[string][]string{
 		`unknown command "trcae"; did you mean trace?`: {"trcae"},
 		"podway exec node-1 -- ip route":               {"exec", "node-1"},
+		"--nodes 0: want 1 to 80":                      {"up", "--nodes", "0"},
+		"--nodes 1: want 2 to 80":                      {"demo", "--nodes", "1"},
+		`unknown command "extra" for "podway up"`:      {"up", "extra"},
+		"requires at least 1 arg(s)":                   {"scenario", "run"},
+		`unknown command "foo"`:                        {"completion", "foo"},
+		`unknown command "lod"`:                        {"image", "lod"},
+		`--resolve "foo": want an IP address`:          {"trace", "-f", dir, "--resolve", "foo", "pay:80"},
 		"there is no node n9":                          {"trace", "-n", "shop", "-f", dir, "--from", "outside", "--via", "n9", "--to", "svc/pay"},
 	} {
 		if code, _, errs := run(args...); code != ExitUsage || !strings.Contains(errs, says) {

@@ -80,11 +80,16 @@ Running it again repairs what is dead, loads images that were built anew, and ap
 	only := f.Bool("manifests-only", false, "print the manifests that would be applied; start nothing")
 	proxyOnly := f.Bool("proxy-only", false, "with --manifests-only: print those of the service proxy alone, in kube-proxy's place (docs/proxy.md)")
 	mode := f.String("proxy-mode", os.Getenv("PODWAY_PROXY_MODE"), "mode of the service proxy: "+strings.Join(config.Modes, ", ")+"; empty = "+config.Modes[0]+" ($PODWAY_PROXY_MODE)")
+	values(c, "networking", spec.NetworkingPodway, spec.NetworkingNone)
+	values(c, "proxy-mode", config.Modes...)
 	f.DurationVar(&o.Wait, "wait", 3*time.Minute, "how long it may take until everything is ready")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Dir, o.ProxyMode = labDir(*dir), *mode
 		if err := checkUp(o); err != nil {
 			return err
+		}
+		if f.Changed("nodes") && o.Nodes == 0 {
+			return usage("--nodes 0: want 1 to %d", spec.MaxNodes)
 		}
 		if *mode != "" && !slices.Contains(config.Modes, *mode) {
 			return usage("--proxy-mode %q: want %s", *mode, strings.Join(config.Modes, ", "))
@@ -103,7 +108,7 @@ Running it again repairs what is dead, loads images that were built anew, and ap
 		if err := lab.Up(cmd.Context(), o, labManifests, cmd.OutOrStdout()); err != nil {
 			return asExit(err)
 		}
-		return sayHow(cmd.OutOrStdout(), o.Dir, *dir != "")
+		return sayHow(cmd.OutOrStdout(), o.Dir, o.Dir != lab.DefaultDir)
 	}
 	return c
 }

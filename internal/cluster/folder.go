@@ -14,8 +14,16 @@ import (
 
 // LoadFolder reads every .yaml, .yml and .json file of a folder (or one file) into a snapshot. What is readable is in
 // the snapshot even when the error is not nil; each error names its file.
-func LoadFolder(path string) (*model.Snapshot, error) {
+func LoadFolder(paths ...string) (*model.Snapshot, error) {
 	b := model.NewBuilder(nil)
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, loadFolder(b, path))
+	}
+	return b.Snapshot(time.Now()), errors.Join(errs...)
+}
+
+func loadFolder(b *model.Builder, path string) error {
 	var errs []error
 	err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -37,5 +45,5 @@ func LoadFolder(path string) (*model.Snapshot, error) {
 		}
 		return nil
 	})
-	return b.Snapshot(time.Now()), errors.Join(append(errs, err)...)
+	return errors.Join(append(errs, err)...)
 }

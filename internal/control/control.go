@@ -51,6 +51,7 @@ type Options struct {
 	KubernetesNames bool          // see endpointslice.Controller
 	NoEndpoints     bool          // write no v1 Endpoints
 	Ingress         status.Config // zero = status.DefaultConfig
+	Ranges          loadbalancer.Ranges
 
 	Namespace  string     // of the Lease; "" = kube-system
 	Identity   string     // in the Lease; "" = host name and a random part
@@ -155,7 +156,7 @@ func (r *runner) loops(recorder record.EventRecorder) map[string]func() loop {
 	}
 	if r.Loops.LoadBalancer {
 		out["loadbalancer"] = func() loop {
-			return &loadbalancer.Controller{Client: r.Client, Dynamic: r.Dynamic, Recorder: recorder, Log: r.Log, Metrics: r.addresses}
+			return &loadbalancer.Controller{Client: r.Client, Dynamic: r.Dynamic, Recorder: recorder, Ranges: r.Ranges, Log: r.Log, Metrics: r.addresses}
 		}
 	}
 	if r.Loops.Status {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/podway/podway/examples"
@@ -54,10 +55,24 @@ func Run(ctx context.Context, o Options) (err error) {
 		u.say("%v", err)
 	}
 	u.say("\n%d paths, %d failed, %.1f s in all, proxy mode %s", len(paths()), failed, time.Since(start).Seconds(), mode)
+	if o.Keep {
+		u.sayHow()
+	}
 	if failed > 0 {
 		return ErrNotArrived
 	}
 	return nil
+}
+
+// sayHow says how to reach the cluster that is kept, and how to end it.
+func (u *user) sayHow() {
+	u.say(`
+The cluster runs on. As root, for the commands above and all others:
+  export PODWAY_LAB_DIR=%s KUBECONFIG=%s
+  podway kubectl -n %s get pods
+  podway doctor
+To end it and delete its data:
+  podway down --delete --dir %s`, u.dir, filepath.Join(u.dir, "kubeconfig"), namespace, u.dir)
 }
 
 // prepare applies the demo's objects, waits until they are ready and learns their addresses.

@@ -70,6 +70,7 @@ type examiner struct {
 	o   Options
 	r   Report
 
+	walks    int        // questions asked
 	expected []expected // who should listen, by the ways that are whole
 }
 
@@ -78,7 +79,12 @@ func (e *examiner) service(svc *model.Service) {
 	if svc.Deleting || svc.Type == model.ExternalName || svc.ProxyName != "" || len(svc.Ports) == 0 {
 		return
 	}
-	e.r.Services++
+	walks := e.walks
+	defer func() {
+		if e.walks > walks {
+			e.r.Services++
+		}
+	}()
 	for _, f := range e.x.Strays(svc) {
 		e.hit(f, "Service "+svc.Name.String())
 	}
@@ -89,6 +95,8 @@ func (e *examiner) service(svc *model.Service) {
 		if svc.HasClusterIP() || svc.Headless && len(svc.Selector) > 0 {
 			if q.From, q.Sender = flow.FromNode, e.clientOf(svc); q.Sender != "" {
 				e.walk(what, q)
+			} else {
+				e.notChecked("the ways to Services: there is no node that is ready to ask from")
 			}
 		}
 		if svc.Type == model.LoadBalancer {
@@ -125,6 +133,7 @@ func (e *examiner) clientOf(svc *model.Service) string {
 
 func (e *examiner) walk(what string, q trace.Question) {
 	q.Limit = 1 // one target stands for all: what differs by node is found on the node
+	e.walks++
 	p := e.x.Walk(e.ctx, q, e.v)
 	if p.Err != nil {
 		e.notChecked(what + ": " + p.Err.Error())

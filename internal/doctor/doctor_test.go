@@ -98,7 +98,7 @@ func TestEachCauseIsReportedOnceWithWhatItHits(t *testing.T) {
 	}
 	var out bytes.Buffer
 	r.Text(&out, trace.Colour{})
-	for _, line := range []string{"E PW-1204 Deployment shop/pay: ", "    hits      Service shop/pay-a 80/TCP, Service shop/pay-b 80/TCP", "W PW-5006 node n2: node n2 is not ready",
+	for _, line := range []string{"E PW-1204 Deployment shop/pay: ", "    hits      Service shop/pay-a 80/TCP, Service shop/pay-b 80/TCP", "W PW-5006 node n2: is not ready",
 		"i checked 4 Services, 1 Ingress, 2 nodes: as declared; no node was looked at", "not checked: Ingress shop/theirs"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("%q is not in:\n%s", line, out.String())
@@ -147,7 +147,7 @@ func TestKindsThatCouldNotBeListedAreNeverGreen(t *testing.T) {
 	r := Examine(t.Context(), none, refuse{none}, Options{Status: func(context.Context, string) (ask.Status, error) { return ask.Status{}, nil }})
 	var out bytes.Buffer
 	r.Text(&out, trace.Colour{})
-	if r.Exit == trace.ExitOK || !strings.Contains(out.String(), "0 nodes: as declared; no node was looked at") || !strings.Contains(out.String(), "no Node is to be seen") {
+	if r.Exit == trace.ExitOK || !strings.Contains(out.String(), "checked 0 Services, 0 Ingresses, 0 nodes: as declared; no node was looked at") || !strings.Contains(out.String(), "no Node is to be seen") {
 		t.Errorf("exit %d:\n%s", r.Exit, out.String())
 	}
 }

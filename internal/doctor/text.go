@@ -20,7 +20,7 @@ func (r *Report) Text(w io.Writer, c trace.Colour) {
 		if f.Severity != flow.Error {
 			on = c.Dim
 		}
-		fmt.Fprintf(w, "%s%s %s%s %s: %s\n", on, marks[f.Severity], f.Code, c.Off, f.Object, f.Cause)
+		fmt.Fprintf(w, "%s%s %s%s %s: %s\n", on, marks[f.Severity], f.Code, c.Off, f.Object, f.Says())
 		if len(f.Hits) > 0 {
 			fmt.Fprintf(w, "    hits      %s\n", hits(f.Hits))
 		}

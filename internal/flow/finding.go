@@ -1,5 +1,7 @@
 package flow
 
+import "strings"
+
 // Code is a stable name of one cause: PW-nnnn. The same code stands in trace, event, log, metric label and page.
 type Code string
 
@@ -31,3 +33,6 @@ type Cause struct {
 	Meaning string `json:"meaning"`
 	Fix     string `json:"fix"`
 }
+
+// Says is the cause as it reads behind the object: "Service shop/cart: has no port 81/tcp".
+func (f *Finding) Says() string { return strings.TrimPrefix(f.Cause, f.Object+" ") }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/podway/podway/internal/lab/cgroup"
 	"github.com/podway/podway/internal/lab/node"
 	"github.com/podway/podway/internal/lab/pki"
+	"github.com/podway/podway/internal/lab/spec"
 	"github.com/podway/podway/internal/lab/supervisor"
 )
 
@@ -95,9 +97,26 @@ func Exec(ctx context.Context, dir, where string, argv []string) error {
 
 func notRunning(dir string, err error) error {
 	if errors.Is(err, supervisor.ErrGone) {
+		if left := leftover(dir); left > 0 {
+			return fmt.Errorf("lab: the supervisor of %s is dead, and %d of its processes run on: podway up repairs it, podway down ends them", dir, left)
+		}
 		return fmt.Errorf("lab: no cluster runs in %s; start it with: podway up", dir)
 	}
 	return err
+}
+
+// leftover counts the processes of a lab.
+func leftover(dir string) int {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return 0
+	}
+	host, err := cgroup.Detect()
+	if err != nil {
+		return 0
+	}
+	pids, _ := host.Group(spec.CgroupName(abs)).Processes()
+	return len(pids)
 }
 
 // start starts a program there. It goes through a thread of its own, which changes its namespaces and is not used again.

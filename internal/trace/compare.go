@@ -122,7 +122,7 @@ func (c *comparer) askWay(st *Step) {
 		return
 	}
 	st.Findings = append(st.Findings, finding(flow.RulesDiffer, "node "+st.Node, fmt.Sprintf("the rules of node %s send questions to the DNS server another way than the cluster says", st.Node),
-		"kubectl -n kube-system logs -l app.kubernetes.io/name=podway-node", "declared "+st.Way.String(), "programmed "+v.String()))
+		repairs(st.Node), "declared "+st.Way.String(), "programmed "+v.String()))
 }
 
 // programmedNode is the node whose live state matters: for an address, the one that should answer for it.
@@ -192,10 +192,17 @@ func stale(node string, s *ask.Status, sev flow.Severity) flow.Finding {
 		Fix:   "see the agent's log and the way from the node to the API server"}
 }
 
+// repairs is what makes a node's live state right again.
+func repairs(node string) string {
+	pods := "kubectl -n kube-system get pod -l app.kubernetes.io/name=podway-node --field-selector spec.nodeName=" + node
+	return "podway-node on node " + node + " makes it right within a minute when it runs; see that it does: " + pods +
+		"\nwhen it runs and this stays, see why, and start it anew: kubectl -n kube-system logs $(" + pods + " -o name); kubectl -n kube-system delete $(" + pods + " -o name)"
+}
+
 // disagreement says why the live state is another than the API's.
 func disagreement(st *Step, s *ask.Status) flow.Finding {
 	node := programmedNode(st)
-	f := flow.Finding{Severity: flow.Error, Object: "node " + node, Fix: "kubectl -n kube-system logs $(kubectl -n kube-system get pod -o name -l app.kubernetes.io/name=podway-node --field-selector spec.nodeName=" + node + ")"}
+	f := flow.Finding{Severity: flow.Error, Object: "node " + node, Fix: repairs(node)}
 	switch own := firstError(st.Programmed.Findings); {
 	case s != nil && s.Failing[st.Hop] != "":
 		f.Code, f.Cause = flow.ApplyFailed, fmt.Sprintf("podway could not program hop %s of node %s: %s", st.Hop, node, s.Failing[st.Hop])

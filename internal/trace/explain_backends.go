@@ -15,8 +15,12 @@ func (x *Index) explainBackends(svc *model.Service, port *model.ServicePort) *fl
 		return x.explainNoSelector(svc)
 	}
 	pods := x.selected(svc)
-	if len(pods) == 0 {
+	alive := slices.DeleteFunc(slices.Clone(pods), func(p *model.Pod) bool { return p.Deleting })
+	if len(alive) == 0 && (len(pods) == 0 || x.unwanted(svc)) {
 		return x.explainNoPods(svc)
+	}
+	if len(alive) > 0 {
+		pods = alive
 	}
 	var ready []*model.Pod
 	for _, p := range pods {
@@ -117,6 +121,13 @@ func (x *Index) explainNoPods(svc *model.Service) *flow.Finding {
 		f.Fix = "move the Service to namespace " + other
 	}
 	return &f
+}
+
+// unwanted reports whether the workload of the Service's Pods wants none any more.
+func (x *Index) unwanted(svc *model.Service) bool {
+	return slices.ContainsFunc(x.workloads(svc.Name.Namespace), func(w *model.Workload) bool {
+		return w.Replicas == 0 && model.Selects(svc.Selector, w.Labels)
+	})
 }
 
 func (x *Index) workloads(namespace string) []*model.Workload {

@@ -225,8 +225,8 @@ func brokenOutcome(st *Step) Outcome {
 		v = *st.Programmed
 	}
 	o := Outcome{Action: v.Action, Status: v.Status, Rcode: v.Rcode, Records: v.Records}
-	if v.Good() {
-		o.Action = flow.Dropped
+	if v.Good() { // what it would answer does not arrive
+		o = Outcome{Action: flow.Dropped}
 		if st.Hop == HopProcess && st.Verdict.Good() {
 			o.Action = flow.Refused
 		}

@@ -72,15 +72,35 @@ func (x *Index) Report(p Path, predicted bool) Report {
 		if st.open() {
 			r.notChecked(st.Unchecked)
 		}
-		if st.Unasked != "" {
-			r.notChecked(labels[st.Hop] + " on node " + st.Node + ": " + st.Unasked)
-		} else if st.Err != nil {
-			r.notChecked(labels[st.Hop] + " on node " + st.Node + ": " + reason(st.Err))
-		}
 	}
+	r.notKnown(p.Steps)
 	r.Finding, r.Others = x.Explain(&p)
 	r.conclude(&p)
 	return r
+}
+
+// notKnown says of which hops nobody told anything, once for each node and reason.
+func (r *Report) notKnown(steps []Step) {
+	hops, order := map[string][]string{}, []string(nil)
+	for i := range steps {
+		why := steps[i].Unasked
+		if why == "" && steps[i].Err != nil {
+			why = reason(steps[i].Err)
+		}
+		if why == "" {
+			continue
+		}
+		key := " on node " + steps[i].Node + ": " + why
+		if hops[key] == nil {
+			order = append(order, key)
+		}
+		if label := labels[steps[i].Hop]; !slices.Contains(hops[key], label) {
+			hops[key] = append(hops[key], label)
+		}
+	}
+	for _, key := range order {
+		r.notChecked(strings.Join(hops[key], ", ") + key)
+	}
 }
 
 // open reports whether nobody could tell what the objects do not say.

@@ -163,7 +163,7 @@ func (st *ReportStep) writeLayers(w io.Writer, predicted bool) {
 }
 
 func writeFinding(w io.Writer, head string, f *flow.Finding, c Colour) {
-	fmt.Fprintf(w, "%s%s%s%s %s: %s\n", head, c.Bad, f.Code, c.Off, f.Object, f.Cause)
+	fmt.Fprintf(w, "%s%s%s%s %s: %s\n", head, c.Bad, f.Code, c.Off, f.Object, f.Says())
 	for _, e := range f.Evidence {
 		fmt.Fprintf(w, "        %s\n", e)
 	}

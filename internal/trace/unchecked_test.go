@@ -127,6 +127,45 @@ func TestTheBrokenLineNamesEveryTargetAndThoseAboveAreOK(t *testing.T) {
 	}
 }
 
+func TestPodsThatEndDoNotHideThatNoneIsWanted(t *testing.T) {
+	ends := cartPods(func(p *model.Pod) { p.Ready, p.Deleting = false, true })
+	s := build(append(ends, &model.Workload{Kind: "Deployment", Name: model.N("shop", "cart"), Labels: map[string]string{"app": "cart"}})...)
+	p, _ := walk(t, s, "pod web -> tcp cart:80", nil)
+	if r := NewIndex(s).Report(p, true); r.Finding == nil || r.Finding.Code != flow.ScaledToZero {
+		t.Errorf("got %+v", r.Finding)
+	}
+}
+
+func TestANodeThatDoesNotAnswerIsNamedOnce(t *testing.T) {
+	s := build()
+	p, _ := walk(t, s, "pod web -> tcp cart:80", nil)
+	x := NewIndex(s)
+	l := &live{view: &fakeView{x: x, errs: map[string]error{"dns": ErrAgentDown, "proxy": ErrAgentDown, "podnet": ErrAgentDown}}}
+	x.Compare(t.Context(), &p, l.layers())
+	r := x.Report(p, false)
+	var n1 []string
+	for _, line := range r.NotChecked {
+		if strings.Contains(line, "on node n1") {
+			n1 = append(n1, line)
+		}
+	}
+	if len(n1) != 1 || !strings.HasPrefix(n1[0], "name, service, network on node n1: ") {
+		t.Errorf("not checked: %q", r.NotChecked)
+	}
+}
+
+func TestRulesThatSwallowQuestionsAreNotAnEmptyAnswer(t *testing.T) {
+	s := build(dnsServed()...)
+	p, _ := walk(t, s, "pod web -> tcp cart:80", nil)
+	x := NewIndex(s)
+	l := &live{view: &fakeView{x: x, over: map[string]flow.Verdict{"proxy@n1": {Action: flow.Pass}}}}
+	x.Compare(t.Context(), &p, l.layers())
+	r := x.Report(p, false)
+	if r.Finding == nil || r.Finding.Code != flow.RulesDiffer || !strings.HasPrefix(r.Summary, "dropped at name") || !strings.Contains(r.Finding.Fix, "within a minute") {
+		t.Errorf("%s: %+v", r.Summary, r.Finding)
+	}
+}
+
 func TestARefusedNodePortIsNotMendedByATargetPort(t *testing.T) {
 	s, x := ranged()
 	q, _ := ParseLine("pod web -> tcp n2:12345", "shop")

@@ -38,8 +38,16 @@ func (a Assignment) Failed() bool {
 // Allocate decides what each Service that is podway's shall have; Services that others serve are not in it. An address
 // that a Service has, it keeps, as long as a pool contains it and the Service does not ask for another. No address is
 // given twice; of two Services that have the same one, the older keeps it. The result is ordered by name.
-func Allocate(s *model.Snapshot) []Assignment {
+func Allocate(s *model.Snapshot) []Assignment { return Ranges{}.Allocate(s) }
+
+// Ranges are where the cluster's own addresses are, beside the nodes' ranges of Pods: an address of them is given to no
+// Service.
+type Ranges struct{ Pods, Services []netip.Prefix }
+
+// Allocate is the function Allocate in a cluster with these ranges.
+func (r Ranges) Allocate(s *model.Snapshot) []Assignment {
 	a := newAllocator(s)
+	a.barred = slices.Concat(model.PodRanges(s, r.Pods), model.ServiceRanges(s, r.Services))
 	var services []*model.Service
 	for svc := range s.Services.Values() {
 		switch {
@@ -72,6 +80,7 @@ func Allocate(s *model.Snapshot) []Assignment {
 type allocator struct {
 	pools  []*model.Pool // by name
 	taken  map[netip.Addr]string
+	barred []netip.Prefix        // of Pods and ClusterIPs
 	cursor map[string]netip.Addr // pool and range -> the first address that was not looked at yet
 	out    []Assignment
 }
@@ -254,6 +263,8 @@ func (a *allocator) findAsked(w *wish, f string) (reason, message string) {
 			reason, message = ReasonNotInPool, fmt.Sprintf("AddressPool %s of %s is unusable: %s", p.Name, ip, p.Problem)
 		case !w.allows(p, ip):
 			reason, message = ReasonNotInPool, fmt.Sprintf("%s is in AddressPool %s, and the Service asks for %s", ip, p.Name, strings.Join(w.pools, ", "))
+		case a.inside(ip).IsValid():
+			reason, message = ReasonNotInPool, fmt.Sprintf("%s is in %s, where the cluster's Pods or ClusterIPs have their addresses", ip, a.inside(ip))
 		case !a.may(w, ip):
 			reason, message = ReasonTaken, fmt.Sprintf("%s is taken: %s", ip, a.taken[ip])
 		default:
@@ -277,6 +288,10 @@ func (a *allocator) free(key string, r model.AddrRange) netip.Addr {
 		if a.taken[ip] != "" {
 			continue
 		}
+		if p := a.inside(ip); p.IsValid() {
+			ip = model.LastAddr(p)
+			continue
+		}
 		if last := ip.AsSlice()[ip.BitLen()/8-1]; (last == 0 || ip.Is4() && last == 255) && r.From != r.To {
 			continue
 		}
@@ -288,6 +303,14 @@ func (a *allocator) free(key string, r model.AddrRange) netip.Addr {
 		return netip.Addr{}
 	}
 	return ip
+}
+
+// inside is the range of Pods or ClusterIPs that the address is in, or the zero Prefix.
+func (a *allocator) inside(ip netip.Addr) netip.Prefix {
+	if i := slices.IndexFunc(a.barred, func(p netip.Prefix) bool { return p.Contains(ip) }); i >= 0 {
+		return a.barred[i]
+	}
+	return netip.Prefix{}
 }
 
 func join(l []netip.Addr) string {

@@ -32,6 +32,7 @@ type Controller struct {
 	Client   kubernetes.Interface
 	Dynamic  dynamic.Interface // for the status of AddressPools; nil = none is written
 	Recorder record.EventRecorder
+	Ranges   Ranges // where no address is given
 	Log      *slog.Logger
 	Metrics  *Metrics // may be nil
 
@@ -61,7 +62,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan *model.Snapshot) error {
 	}
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[model.Name](retryFirst, retryLast))
 	c.wrote, c.plan, c.told = map[model.Name]written{}, map[model.Name]Assignment{}, map[model.Name]string{}
-	c.pools = newPoolWriter(c.Dynamic, c.Log)
+	c.pools = newPoolWriter(c.Dynamic, c.Recorder, c.Log)
 	if err := c.seed(ctx); err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (c *Controller) ingest(s *model.Snapshot) {
 func (c *Controller) replan(not ...model.Name) {
 	view := c.view()
 	plan := map[model.Name]Assignment{}
-	all, pools := Allocate(view), counts(view)
+	all, pools := c.Ranges.Allocate(view), c.Ranges.counts(view)
 	c.Metrics.set(all, pools)
 	for _, a := range all {
 		if view.Pools.Len() == 0 && a.Service.LoadBalancerClass != model.LoadBalancerClass {
@@ -214,7 +215,7 @@ func concerns(old, new *model.Snapshot, c model.Change) bool {
 	}
 	for _, n := range c.Nodes {
 		a, b := old.Nodes.At(n), new.Nodes.At(n)
-		if a == nil || b == nil || !slices.Equal(a.Addrs, b.Addrs) {
+		if a == nil || b == nil || !slices.Equal(a.Addrs, b.Addrs) || !slices.Equal(a.PodCIDRs, b.PodCIDRs) {
 			return true
 		}
 	}

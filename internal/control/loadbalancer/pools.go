@@ -9,12 +9,15 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/record"
 
+	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -31,11 +34,11 @@ type poolStatus struct {
 	Total     int64  `json:"total"`     // addresses; at most the largest int64
 	Assigned  int64  `json:"assigned"`  // that a Service has
 	Available int64  `json:"available"` // that nobody has
-	Problem   string `json:"problem"`   // why the pool gives nothing, "" = fine
+	Problem   string `json:"problem"`   // why the pool, or some address of it, cannot be used; "" = fine
 }
 
 // counts is the status of each pool. An address in two pools counts in both.
-func counts(s *model.Snapshot) map[string]poolStatus {
+func (r Ranges) counts(s *model.Snapshot) map[string]poolStatus {
 	out := map[string]poolStatus{}
 	held := map[netip.Addr]bool{}
 	for svc := range s.Services.Values() {
@@ -44,7 +47,7 @@ func counts(s *model.Snapshot) map[string]poolStatus {
 		}
 	}
 	for p := range s.Pools.Values() {
-		st := poolStatus{Total: size(p), Problem: p.Problem}
+		st := poolStatus{Total: size(p), Problem: p.Conflict(s, r.Pods, r.Services)}
 		for a := range held {
 			if contains(p, a) {
 				st.Assigned++
@@ -72,17 +75,18 @@ func size(p *model.Pool) int64 {
 
 // poolWriter writes the status of pools, the newest one only.
 type poolWriter struct {
-	client dynamic.Interface
-	log    *slog.Logger
-	wake   chan struct{}
+	client   dynamic.Interface
+	recorder record.EventRecorder // may be nil
+	log      *slog.Logger
+	wake     chan struct{}
 
 	mu   sync.Mutex
 	want map[string]poolStatus
 	told map[string]poolStatus
 }
 
-func newPoolWriter(client dynamic.Interface, log *slog.Logger) *poolWriter {
-	return &poolWriter{client: client, log: log, wake: make(chan struct{}, 1), told: map[string]poolStatus{}}
+func newPoolWriter(client dynamic.Interface, recorder record.EventRecorder, log *slog.Logger) *poolWriter {
+	return &poolWriter{client: client, recorder: recorder, log: log, wake: make(chan struct{}, 1), told: map[string]poolStatus{}}
 }
 
 func (w *poolWriter) set(want map[string]poolStatus) {
@@ -146,7 +150,21 @@ func (w *poolWriter) write(ctx context.Context) bool {
 			ok = false
 			continue
 		}
+		if st.Problem != "" && st.Problem != w.told[name].Problem && err == nil {
+			w.warn(name, st.Problem)
+		}
 		w.told[name] = st
 	}
 	return ok
+}
+
+// ReasonPool is that of an Event about a pool whose addresses cannot all be used.
+const ReasonPool = "AddressesUnusable"
+
+func (w *poolWriter) warn(name, problem string) {
+	w.log.Warn("AddressPool", "code", string(flow.PoolUnusable), "pool", name, "problem", problem)
+	if w.recorder != nil {
+		ref := &corev1.ObjectReference{APIVersion: poolResource.GroupVersion().String(), Kind: "AddressPool", Name: name}
+		w.recorder.Event(ref, corev1.EventTypeWarning, ReasonPool, string(flow.PoolUnusable)+": "+problem)
+	}
 }

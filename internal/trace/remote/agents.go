@@ -68,7 +68,7 @@ func (a *Agents) Verdict(ctx context.Context, hop, node string, f flow.Flow) (fl
 	if hop == trace.HopIngress {
 		find = a.ingressPod
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	c, err := a.client(ctx, find, node)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *Agents) Verdict(ctx context.Context, hop, node string, f flow.Flow) (fl
 }
 
 func (a *Agents) status(ctx context.Context, node string) (ask.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	c, err := a.client(ctx, a.nodePod, node)
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *Agents) status(ctx context.Context, node string) (ask.Status, error) {
 }
 
 func (a *Agents) sockets(ctx context.Context, p *model.Pod) (sockets.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	c, err := a.client(ctx, a.nodePod, p.Node)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *Agents) sockets(ctx context.Context, p *model.Pod) (sockets.Report, err
 
 // nodeSockets asks what the node itself listens on.
 func (a *Agents) nodeSockets(ctx context.Context, node string) (sockets.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	c, err := a.client(ctx, a.nodePod, node)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *Agents) nodeSockets(ctx context.Context, node string) (sockets.Report, 
 
 // PodSockets asks a node what its Pods listen on, all at once.
 func (a *Agents) PodSockets(ctx context.Context, node string, podUIDs []string) (ask.PodSockets, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	c, err := a.client(ctx, a.nodePod, node)
 	if err != nil {
@@ -138,10 +138,13 @@ func (a *Agents) lost(err error) error {
 // probe sends from this machine, from a node, or from a Pod of a node.
 func (a *Agents) probe(ctx context.Context, from trace.Origin, r probe.Request) (probe.Answer, error) {
 	if from.Node == "" {
+		if a.c.noWay(a.s) {
+			return probe.Answer{}, fmt.Errorf("%w: this machine has no way to the nodes' network: run it where the client is (in a cluster of podway up: podway exec client -- podway trace ...)", trace.ErrNotChecked)
+		}
 		return probe.Do(ctx, sockets.Procs(), r), nil
 	}
 	r.PodUID = from.PodUID
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
 	name, err := a.nodePod(from.Node)
 	if err != nil {

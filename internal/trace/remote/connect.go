@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +40,7 @@ type Cluster struct {
 	Clients   cluster.Clients
 	Namespace string
 	exec      execFunc
+	server    string // URL of the API server
 }
 
 // Connect reads the kubeconfig; it does not call the API server yet.
@@ -48,11 +52,14 @@ func Connect(o Options) (*Cluster, error) {
 	}
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 	config, err := loaded.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("which cluster? There is no --kubeconfig, no $KUBECONFIG, no ~/.kube/config, and no cluster of podway up at %s that this user may read; name one, start one (sudo podway up), or look at files with -f", labKubeconfig())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst, config.UserAgent = 100, 200, "podway-trace"
-	c := &Cluster{Namespace: o.Namespace, exec: execOver(config)}
+	c := &Cluster{Namespace: o.Namespace, exec: execOver(config), server: config.Host}
 	if c.Namespace == "" {
 		if c.Namespace, _, err = loaded.Namespace(); err != nil {
 			return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -69,6 +76,34 @@ func (c *Cluster) clients(config *rest.Config) (err error) {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
 	return nil
+}
+
+// noWay reports whether this machine is no place for a client of the nodes: the API server is reached through a port of this
+// machine alone, and none of its networks has a node in it, as for a cluster of podway up.
+func (c *Cluster) noWay(s *model.Snapshot) bool {
+	u, err := url.Parse(c.server)
+	if err != nil {
+		return false
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); (err != nil || !a.IsLoopback()) && u.Hostname() != "localhost" {
+		return false
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, o := range own {
+		p, err := netip.ParsePrefix(o.String())
+		if err != nil || p.Addr().IsLoopback() {
+			continue
+		}
+		for n := range s.Nodes.Values() {
+			if slices.ContainsFunc(n.Addrs, p.Masked().Contains) {
+				return false
+			}
+		}
+	}
+	return s.Nodes.Len() > 0
 }
 
 func exists(path string) bool {

@@ -91,6 +91,7 @@ func (c *Cluster) start(ctx context.Context, cmd command) io.ReadWriteCloser {
 		} else if err == nil {
 			err = fmt.Errorf("%s: the command ended", cmd.pod)
 		}
+		err = shorter(err)
 		_ = outW.CloseWithError(err)
 		_ = inR.CloseWithError(err)
 	}()
@@ -99,5 +100,17 @@ func (c *Cluster) start(ctx context.Context, cmd command) io.ReadWriteCloser {
 
 func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
 
-// askTimeout bounds one question to a node, the exec's start included.
-const askTimeout = 15 * time.Second
+// AskTimeout bounds one question to a node, the exec's start included.
+const AskTimeout = 5 * time.Second
+
+// longest is how much of a container runtime's error is told.
+const longest = 160
+
+// shorter keeps the beginning and the end of a long error, where it says what was tried and why it failed.
+func shorter(err error) error {
+	s := []rune(err.Error())
+	if len(s) <= longest {
+		return err
+	}
+	return fmt.Errorf("%s ... %s", string(s[:longest/3]), string(s[len(s)-longest*2/3:]))
+}

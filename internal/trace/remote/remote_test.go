@@ -189,3 +189,26 @@ func TestTheClusterSaysItsRanges(t *testing.T) {
 		t.Errorf("without podway: got %+v", s)
 	}
 }
+
+func TestAMachineWithoutAWayToTheNodesProbesNothing(t *testing.T) {
+	b := model.NewBuilder(nil)
+	b.Put(&model.Node{Name: "n1", Addrs: []netip.Addr{netip.MustParseAddr("198.18.77.11")}})
+	far := b.Snapshot(time.Unix(0, 0))
+	c := &Cluster{server: "https://127.0.0.1:16443"}
+	a := c.Agents(t.Context(), far)
+	defer a.Close()
+	if _, err := a.probe(t.Context(), trace.Origin{}, probe.Request{Kind: probe.Conn, Dst: netip.MustParseAddrPort("198.18.77.11:80")}); !errors.Is(err, trace.ErrNotChecked) || !strings.Contains(err.Error(), "podway exec client") {
+		t.Errorf("got %v", err)
+	}
+	c.server = "https://198.18.77.1:6443"
+	if c.noWay(far) {
+		t.Error("an API server elsewhere says nothing of the way to the nodes")
+	}
+}
+
+func TestALongErrorKeepsItsEnds(t *testing.T) {
+	long := errors.New("exec in container: " + strings.Repeat("x", 900) + ": no such task: unknown")
+	if got := shorter(long).Error(); len(got) > 200 || !strings.HasPrefix(got, "exec in container") || !strings.HasSuffix(got, "no such task: unknown") {
+		t.Errorf("%d characters: %s", len(got), got)
+	}
+}
