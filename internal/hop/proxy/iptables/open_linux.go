@@ -9,7 +9,7 @@ import (
 // In returns the backend for the tables of a network namespace, nil is the process's own; the variant of the tools is the
 // one that the host's other programs use.
 func In(ns *netns.NS) *Backend {
-	b := &Backend{sysctl: sysctl.Open(ns)}
+	b := New(nil, sysctl.Open(ns))
 	b.open = func() (kipt.Door, error) {
 		d, err := kipt.Open(ns, "")
 		if err != nil {
