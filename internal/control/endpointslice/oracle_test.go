@@ -105,6 +105,7 @@ func runOracle(t *testing.T, seed uint64, size, steps int, hard bool, hinted *in
 			settle(time.Second)
 		}
 		did = w.step()
+		w.freeze(did)
 	}
 	*hinted += a.hinted
 	return a.writes(), b.writes()
@@ -319,11 +320,22 @@ func (b *theirs) collect(t *testing.T) {
 	}
 }
 
-// lasting leaves out the slices of Services on their way out.
+// freeze marks the Services that lose their selector in a step together with something else: what their slices had last,
+// which stays, depends on which of the two was seen first.
+func (w *world) freeze(did []string) {
+	for _, d := range did {
+		key, ok := strings.CutPrefix(d, "edit no selector of Service ")
+		if svc := w.services[key]; ok && svc != nil && len(did) > 1 {
+			w.frozen[svc.UID] = true
+		}
+	}
+}
+
+// lasting leaves out the slices of Services on their way out, and those that are frozen.
 func (w *world) lasting(list []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	return slices.DeleteFunc(list, func(s *discoveryv1.EndpointSlice) bool {
 		svc := w.services[s.Namespace+"/"+s.Labels[labelServiceName]]
-		return svc != nil && svc.DeletionTimestamp != nil
+		return svc != nil && (svc.DeletionTimestamp != nil || svc.Spec.Selector == nil && w.frozen[svc.UID])
 	})
 }
 

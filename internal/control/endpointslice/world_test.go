@@ -23,6 +23,7 @@ type world struct {
 	uid      int
 	size     int  // of Pods in a namespace
 	complete bool // all Nodes have a zone and CPU, and all Pods a Node
+	frozen   map[types.UID]bool
 
 	news []news // since the last call of take
 }
@@ -35,7 +36,7 @@ type news struct {
 
 func newWorld(seed uint64, size int) *world {
 	w := &world{rnd: rand.New(rand.NewPCG(seed, 85353)), pods: map[string]*corev1.Pod{}, services: map[string]*corev1.Service{},
-		nodes: map[string]*corev1.Node{}, size: size, complete: seed%3 == 0}
+		nodes: map[string]*corev1.Node{}, frozen: map[types.UID]bool{}, size: size, complete: seed%3 == 0}
 	if w.complete && size < 100 {
 		w.size *= 3
 	}
