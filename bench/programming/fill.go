@@ -70,7 +70,7 @@ func (w *world) fill(ctx context.Context, services int) error {
 		return err
 	}
 	if err := eventually(ctx, time.Minute, func() error {
-		_, err := w.api.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", get)
+		_, err := w.api.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	}); err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -187,5 +186,3 @@ func accept(ctx context.Context, addr string) error {
 		c.Close()
 	}
 }
-
-var get = metav1.GetOptions{}

@@ -36,6 +36,9 @@ func place(t *testing.T, files []File) string {
 
 func TestTheHostsIPTablesRunInAnImageThatHasNothingElse(t *testing.T) {
 	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("changing the root folder needs root")
+		}
 		t.Skip("changing the root folder needs root")
 	}
 	files, err := IPTables()

@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/podway/podway/internal/nettest/vm/guest"
@@ -57,6 +59,10 @@ func (m *Machine) boot(ctx context.Context, dir string) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cmd := exec.CommandContext(ctx, qemu, m.arguments(dir, kernels[0])...)
+	// A test that is killed takes the machine with it. The kernel means the thread that started it, so that must stay.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said strings.Builder
 	cmd.Stderr = &said
 	console, err := cmd.StdoutPipe()

@@ -33,7 +33,7 @@ type front struct {
 }
 
 func (f front) append(b []byte) []byte {
-	return append(appendAddr(b, f.addr), number(f.proto), f.list)
+	return append(appendAddr(b, f.addr), f.proto.Number(), f.list)
 }
 
 func appendAddr(b []byte, a netip.AddrPort) []byte {
@@ -42,13 +42,6 @@ func appendAddr(b []byte, a netip.AddrPort) []byte {
 }
 
 func appendEndpoint(b []byte, a netip.AddrPort) []byte { return append(appendAddr(b, a), 0, 0) }
-
-func number(p flow.Proto) byte {
-	if p == flow.UDP {
-		return 17
-	}
-	return 6
-}
 
 func protoOf(n byte) flow.Proto {
 	switch n {
