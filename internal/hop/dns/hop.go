@@ -63,6 +63,8 @@ type Hop struct {
 	forward *upstream.Forwarder
 	metrics *server.Metrics
 
+	forwarding *upstream.Metrics
+
 	mu      sync.Mutex
 	server  *server.Server
 	failed  error // of the last attempt to listen
@@ -81,10 +83,10 @@ func New(o Options) (*Hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hop{o: o, blank: blank, metrics: server.NewMetrics(blank.Domain())}
+	h := &Hop{o: o, blank: blank, metrics: server.NewMetrics(blank.Domain()), forwarding: upstream.NewMetrics()}
 	h.live.Store(&live{view: blank})
 	if !o.NoUpstream {
-		h.forward = upstream.New(upstream.Options{Servers: o.Upstreams, ResolvConf: o.ResolvConf, Own: o.own(), In: o.In})
+		h.forward = upstream.New(upstream.Options{Servers: upstream.At(o.Upstreams...), Metrics: h.forwarding, ResolvConf: o.ResolvConf, Own: o.own(), In: o.In})
 	}
 	h.server = h.newServer()
 	if o.Metrics != nil {
@@ -96,7 +98,7 @@ func New(o Options) (*Hop, error) {
 func (h *Hop) newServer() *server.Server {
 	o := server.Options{Listen: h.o.Listen, In: h.o.In, Metrics: h.metrics, View: func() *answers.View { return h.live.Load().view }}
 	if h.forward != nil {
-		o.Upstream = h.forward
+		o.Upstream, o.Cached = h.forward, h.forward.Answer
 	}
 	return server.New(o)
 }
@@ -179,7 +181,11 @@ func (h *Hop) shut(ctx context.Context) error {
 	h.mu.Lock()
 	s := h.server
 	h.mu.Unlock()
-	return s.Close(ctx)
+	err := s.Close(ctx)
+	if h.forward != nil {
+		h.forward.Close()
+	}
+	return err
 }
 
 // loops are the upstream servers that are not asked because they ask us.

@@ -38,6 +38,26 @@ const (
 	opcodeMask                                     = 0xf << 11
 )
 
+// Asked is an ordinary question that has been parsed: what those need who answer it from elsewhere than a View.
+type Asked struct {
+	Name  []byte // wire format, lower case; borrowed from the Query
+	Type  uint16 // the class is IN
+	Flags uint16 // the header's second word
+	End   int    // of the question in the message
+	Limit int    // bytes that an answer may have, OPT included
+	EDNS  bool
+	DO    bool
+}
+
+// Asked returns the question of the last Answer whose Kind was not Odd. It is valid until the next.
+func (q *Query) Asked(tcp bool) Asked {
+	a := Asked{Name: q.name[:q.n], Type: q.typ, Flags: q.flags, End: q.end, Limit: q.size, EDNS: q.edns, DO: q.do}
+	if tcp {
+		a.Limit = maxTCP
+	}
+	return a
+}
+
 // parse reads one question with at most an OPT record behind it; false when the message is anything else.
 func (q *Query) parse(msg []byte) bool {
 	q.n, q.labels, q.typ, q.edns, q.do = 0, 0, 0, false, false

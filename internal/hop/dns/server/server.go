@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -28,12 +29,18 @@ type Upstream interface {
 	Probed(name string) bool
 }
 
+// Cached appends to dst[:0] the answer that is at hand for a question that is not the cluster's, and its rcode; false = none.
+// It is called where the datagram was read: it never waits, allocates nothing, and keeps neither dst nor msg. turn is any
+// number: it decides which of several addresses comes first.
+type Cached func(a answers.Asked, dst, msg []byte, turn uint32, now time.Time) (reply []byte, rcode int, ok bool)
+
 // Options of a Server.
 type Options struct {
 	Listen   []netip.AddrPort         // UDP and TCP on each
 	In       func(func() error) error // opens sockets in another network namespace; nil = this one
 	View     func() *answers.View     // the current view; never nil
 	Upstream Upstream                 // nil = SERVFAIL to names that are not the cluster's
+	Cached   Cached                   // nil = names that are not the cluster's always take the slow path
 	Metrics  *Metrics                 // nil = none
 	Sockets  int                      // UDP sockets per address; 0 = one per processor
 	MaxConns int                      // TCP connections at a time; 0 = 1000

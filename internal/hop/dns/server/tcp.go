@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -71,13 +70,13 @@ func (s *Server) serveConn(conn net.Conn) {
 			return
 		}
 		began := time.Now()
-		reply, r := s.o.View().Answer(&q, out, msg, true, rand.Uint32())
-		if r.Kind == answers.Answered {
+		if reply, what, ok := s.quick(&q, out, msg, true, began); ok {
 			out = reply[:0]
 			if c.write(reply) != nil {
 				return
 			}
-			s.o.Metrics.seen(seen{tcp: true, v6: v6, typ: r.Type, zone: r.Zone, rcode: r.Rcode, took: time.Since(began)})
+			what.v6, what.took = v6, time.Since(began)
+			s.o.Metrics.seen(what)
 			continue
 		}
 		room <- struct{}{}

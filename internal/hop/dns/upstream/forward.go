@@ -1,15 +1,19 @@
-// Package upstream asks other DNS servers about names that are not the cluster's: those of resolv.conf, by UDP and then
-// TCP, several in turn, never this server itself. It owns its sockets and a cache; it knows nothing of the cluster.
+// Package upstream asks other DNS servers about names that are not the cluster's and keeps their answers. It chooses whom
+// to ask, never this server itself; how a server is reached is package link's, how answers are kept package cache's, how
+// they are written package packet's. It knows nothing of the cluster.
 package upstream
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"crypto/tls"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/miekg/dns"
+	"github.com/podway/podway/internal/hop/dns/upstream/cache"
+	"github.com/podway/podway/internal/hop/dns/upstream/link"
+	"github.com/podway/podway/internal/hop/dns/upstream/packet"
 )
 
 // The times of one question. A stub resolver gives up after 5 seconds.
@@ -19,51 +23,124 @@ const (
 	total          = 4500 * time.Millisecond
 )
 
-// ErrNoServer says that there is no server to ask.
-var ErrNoServer = errors.New("upstream: no server to ask: resolv.conf names none, or only this server itself")
+// The defaults of what is not a time.
+const (
+	DefaultMaxFails      = 2
+	DefaultMaxConcurrent = 4000
+)
 
-// Options say whom to ask.
+// Server is one server to ask.
+type Server struct {
+	Addr  netip.AddrPort
+	Proto link.Proto
+	TLS   *tls.Config // for link.TLS; nil = the machine's roots and the address as the server's name
+}
+
+// At are servers asked by UDP.
+func At(addrs ...netip.AddrPort) []Server {
+	var out []Server
+	for _, a := range addrs {
+		out = append(out, Server{Addr: a})
+	}
+	return out
+}
+
+// Options say whom to ask and what to keep.
 type Options struct {
-	Servers    []netip.AddrPort // empty = the nameservers of ResolvConf, read again when it changes
-	ResolvConf string           // "" = /etc/resolv.conf
-	Own        []netip.AddrPort // where we listen: never asked
-	Try        time.Duration    // longest wait for one server; 0 = DefaultTry
-	Stagger    time.Duration    // after so long the next server is asked as well; 0 = DefaultStagger
-	CacheSize  int              // answers kept; 0 = DefaultCacheSize, negative = none
+	Servers       []Server         // empty = the nameservers of ResolvConf, read again when it changes
+	ResolvConf    string           // "" = /etc/resolv.conf
+	Own           []netip.AddrPort // where we listen: never asked
+	Policy        Policy           // who is asked first
+	Try           time.Duration    // longest wait for one server; 0 = DefaultTry
+	Stagger       time.Duration    // at the latest after so long the next server is asked as well; 0 = DefaultStagger
+	MaxFails      int              // failures in a row after which a server is asked last; 0 = DefaultMaxFails, negative = never
+	MaxConcurrent int              // different questions asked at a time, others fail; 0 = DefaultMaxConcurrent
+	Cache         CacheOptions
+	Metrics       *Metrics // nil = none
+	Zones         string   // the label of metrics: which names are asked for here; "" = "."
 
 	// In runs a function in the network namespace in which sockets are opened; nil = this one.
 	In func(func() error) error
 }
 
-func (o *Options) in(f func() error) error {
-	if o.In == nil {
-		return f()
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
 	}
-	return o.In(f)
+	set(&o.Try, DefaultTry)
+	set(&o.Stagger, DefaultStagger)
+	if o.ResolvConf == "" {
+		o.ResolvConf = "/etc/resolv.conf"
+	}
+	if o.MaxFails == 0 {
+		o.MaxFails = DefaultMaxFails
+	}
+	if o.MaxConcurrent == 0 {
+		o.MaxConcurrent = DefaultMaxConcurrent
+	}
+	if o.Zones == "" {
+		o.Zones = "."
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics()
+	}
+	if o.In == nil {
+		o.In = func(f func() error) error { return f() }
+	}
+	o.Cache = o.Cache.withDefaults()
+	return o
 }
 
-// Forwarder asks upstream servers. It is safe for concurrent use.
+// Forwarder asks upstream servers. It is safe for concurrent use. Several stand side by side, one for each set of servers.
 type Forwarder struct {
 	o       Options
+	start   time.Time // the zero of the cache's clock
 	servers servers
 	loop    loopProbe
-	cache   *cache
+	cache   *cache.Cache // nil = nothing is kept
+	limits  packet.Limits
+	flights flights
+	hedges  budget
+	round   atomic.Uint32 // of RoundRobin
+	counts  counts
+
+	mu   sync.Mutex
+	life context.Context // of checks in the background
+	stop context.CancelFunc
 }
 
 // New makes a Forwarder; it opens nothing before the first question.
 func New(o Options) *Forwarder {
-	if o.ResolvConf == "" {
-		o.ResolvConf = "/etc/resolv.conf"
+	o = o.withDefaults()
+	c := o.Cache
+	f := &Forwarder{o: o, start: time.Now(), loop: newLoopProbe(), flights: flights{open: map[flightKey]*flight{}},
+		limits: packet.Limits{Max: c.MaxTTL, Negative: c.MaxNegative, Min: c.MinTTL, NoSOA: noSOA}}
+	if c.Entries > 0 {
+		f.cache = cache.New(c.Entries, c.Bytes)
 	}
-	if o.Try == 0 {
-		o.Try = DefaultTry
-	}
-	if o.Stagger == 0 {
-		o.Stagger = DefaultStagger
-	}
-	f := &Forwarder{o: o, loop: newLoopProbe(), cache: newCache(o.CacheSize)}
+	f.life, f.stop = context.WithCancel(context.Background())
 	f.servers = servers{o: o, probe: f.probe}
+	o.Metrics.add(f)
 	return f
+}
+
+// Close closes idle sockets and ends what runs in the background. A question asked later opens them again.
+func (f *Forwarder) Close() {
+	f.mu.Lock()
+	f.stop()
+	f.life, f.stop = context.WithCancel(context.Background())
+	f.mu.Unlock()
+	for _, s := range f.servers.now() {
+		s.link.Close()
+	}
+}
+
+func (f *Forwarder) background() context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.life
 }
 
 // Looping returns the servers that send our own questions back to us; they are not asked.
@@ -76,130 +153,4 @@ func (f *Forwarder) Looping() []netip.AddrPort {
 		}
 	}
 	return out
-}
-
-// request is what is sent upstream for a client's query: its question, with an EDNS size of our own.
-func request(q *dns.Msg) *dns.Msg {
-	out := &dns.Msg{Question: q.Question[:1]}
-	out.Id = dns.Id()
-	out.RecursionDesired, out.CheckingDisabled, out.AuthenticatedData = true, q.CheckingDisabled, q.AuthenticatedData
-	opt := q.IsEdns0()
-	out.SetEdns0(1232, opt != nil && opt.Do())
-	return out
-}
-
-// attempt is what one server said.
-type attempt struct {
-	s   *server
-	msg *dns.Msg
-	err error
-}
-
-// ask asks one server after the other: the next one when one fails, or when it takes long; the first good answer
-// counts. When none is good, the last answer of a server counts, else the error.
-func (f *Forwarder) ask(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, total)
-	defer cancel()
-	all, probed := f.servers.get(time.Now())
-	select {
-	case <-probed:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	todo := inOrder(all, time.Now())
-	if len(todo) == 0 {
-		return nil, ErrNoServer
-	}
-	results, running := make(chan attempt, len(todo)), 0
-	next := func() {
-		if len(todo) > 0 {
-			s := todo[0]
-			todo, running = todo[1:], running+1
-			go func() {
-				m, err := f.exchange(ctx, s, request(q))
-				results <- attempt{s, m, err}
-			}()
-		}
-	}
-	next()
-	tick := time.NewTicker(f.o.Stagger)
-	defer tick.Stop()
-	var last *dns.Msg
-	var errs []error
-	for running > 0 {
-		select {
-		case <-tick.C:
-			next()
-		case a := <-results:
-			running--
-			if a.err == nil && good(a.msg) {
-				a.s.down.Store(0)
-				return a.msg, nil
-			}
-			if a.err == nil {
-				last = a.msg
-			} else if ctx.Err() == nil {
-				a.s.fail(time.Now())
-				errs = append(errs, a.err)
-			}
-			next()
-		case <-ctx.Done():
-			errs = append(errs, ctx.Err())
-			running = 0
-		}
-	}
-	if last != nil {
-		return last, nil
-	}
-	return nil, errors.Join(errs...)
-}
-
-// good reports whether another server need not be asked.
-func good(m *dns.Msg) bool { return m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError }
-
-// exchange asks one server by UDP, and by TCP when the answer does not fit. An answer cut short counts when TCP fails.
-func (f *Forwarder) exchange(ctx context.Context, s *server, q *dns.Msg) (*dns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.o.Try)
-	defer cancel()
-	m, err := f.once(ctx, "udp", s.addr, q)
-	if err != nil || !m.Truncated {
-		return m, err
-	}
-	if full, err := f.once(ctx, "tcp", s.addr, q); err == nil {
-		return full, nil
-	}
-	return m, nil
-}
-
-// once sends q from a port of its own and waits for the answer with its number and question.
-func (f *Forwarder) once(ctx context.Context, network string, to netip.AddrPort, q *dns.Msg) (*dns.Msg, error) {
-	conn, err := f.dial(ctx, network, to)
-	if err != nil {
-		return nil, fmt.Errorf("upstream: %s %s: %w", network, to, err)
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	c := dns.Conn{Conn: conn, UDPSize: 4096}
-	if err := c.WriteMsg(q); err != nil {
-		return nil, fmt.Errorf("upstream: %s %s: %w", network, to, err)
-	}
-	for {
-		m, err := c.ReadMsg()
-		if err == nil && answers(m, q) {
-			return m, nil
-		}
-		if err != nil && (m == nil || network == "tcp") { // m: a datagram that does not unpack; the true one may follow
-			return nil, fmt.Errorf("upstream: %s %s: %w", network, to, err)
-		}
-	}
-}
-
-// answers reports whether m answers q; anybody can send a datagram.
-func answers(m, q *dns.Msg) bool {
-	return m.Id == q.Id && m.Response && len(m.Question) == 1 && m.Question[0].Qtype == q.Question[0].Qtype &&
-		m.Question[0].Qclass == q.Question[0].Qclass && dns.CanonicalName(m.Question[0].Name) == dns.CanonicalName(q.Question[0].Name)
 }

@@ -22,6 +22,7 @@ import (
 type fake struct {
 	addr     netip.AddrPort
 	udp, tcp atomic.Int32 // questions, probes for loops not counted
+	sick     atomic.Bool  // checks are not answered
 	answer   atomic.Value // func(tcp bool, q, a *dns.Msg) bool: false = silence
 }
 
@@ -32,14 +33,7 @@ func start(t *testing.T, answer answerFunc) *fake {
 	t.Helper()
 	f := &fake{}
 	f.answer.Store(answer)
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, pc := listen(t)
 	f.addr = netip.MustParseAddrPort(pc.LocalAddr().String())
 	serve := func(s *dns.Server, tcp bool, count *atomic.Int32) {
 		s.Handler = dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
@@ -47,6 +41,12 @@ func start(t *testing.T, answer answerFunc) *fake {
 			if strings.HasSuffix(q.Question[0].Name, loopZone) {
 				a.Rcode = dns.RcodeNameError
 				w.WriteMsg(a)
+				return
+			}
+			if q.Question[0].Name == "." { // a check
+				if !f.sick.Load() {
+					w.WriteMsg(a)
+				}
 				return
 			}
 			count.Add(1)
@@ -60,6 +60,25 @@ func start(t *testing.T, answer answerFunc) *fake {
 	serve(&dns.Server{PacketConn: pc}, false, &f.udp)
 	serve(&dns.Server{Listener: l}, true, &f.tcp)
 	return f
+}
+
+// listen opens a port for TCP and UDP.
+func listen(t *testing.T) (net.Listener, net.PacketConn) {
+	t.Helper()
+	var err error
+	for range 20 { // another process may have the port for UDP
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			continue
+		}
+		var pc net.PacketConn
+		if pc, err = net.ListenPacket("udp", l.Addr().String()); err == nil {
+			return l, pc
+		}
+		l.Close()
+	}
+	t.Fatal(err)
+	return nil, nil
 }
 
 func records(lines ...string) answerFunc {
@@ -84,7 +103,7 @@ func silence(bool, *dns.Msg, *dns.Msg) bool { return false }
 // forwarder asks the fakes in their order.
 func forwarder(o Options, fakes ...*fake) *Forwarder {
 	for _, f := range fakes {
-		o.Servers = append(o.Servers, f.addr)
+		o.Servers = append(o.Servers, At(f.addr)...)
 	}
 	return New(o)
 }
@@ -117,7 +136,7 @@ func TestAnAnswerComesFromTheFirstServer(t *testing.T) {
 
 func TestTheNextServerIsAskedWhenOneIsSilent(t *testing.T) {
 	one, two := start(t, silence), start(t, records("example.com. 60 IN A 192.0.2.2"))
-	f := forwarder(Options{Stagger: 20 * time.Millisecond, Try: 100 * time.Millisecond, CacheSize: -1}, one, two)
+	f := forwarder(Options{Stagger: 20 * time.Millisecond, Try: 100 * time.Millisecond, Cache: CacheOptions{Entries: -1}}, one, two)
 	if got := mustAsk(t, f, question("example.com.")); got != "192.0.2.2" {
 		t.Errorf("got %s", got)
 	}
@@ -165,7 +184,8 @@ func TestAllSilentEndsInTime(t *testing.T) {
 
 func TestASilentServerIsAskedLastForAWhile(t *testing.T) {
 	one, two := start(t, silence), start(t, records("example.com. 60 IN A 192.0.2.2"))
-	f := forwarder(Options{Try: 30 * time.Millisecond, Stagger: time.Hour, CacheSize: -1}, one, two)
+	one.sick.Store(true)
+	f := forwarder(Options{Try: 30 * time.Millisecond, Stagger: time.Hour, MaxFails: 1, Policy: Sequential, Cache: CacheOptions{Entries: -1}}, one, two)
 	mustAsk(t, f, question("example.com."))
 	mustAsk(t, f, question("example.com."))
 	if one.udp.Load() != 1 || two.udp.Load() != 2 {
@@ -243,7 +263,7 @@ func TestTheQuestionUpstreamOffersOurSizeAndKeepsDO(t *testing.T) {
 	var seen *dns.Msg
 	var mu sync.Mutex
 	s := start(t, func(_ bool, q, a *dns.Msg) bool { mu.Lock(); seen = q.Copy(); mu.Unlock(); return true })
-	f := forwarder(Options{CacheSize: -1}, s)
+	f := forwarder(Options{Cache: CacheOptions{Entries: -1}}, s)
 	q := question("example.com.")
 	q.SetEdns0(512, true)
 	q.IsEdns0().Option = append(q.IsEdns0().Option, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "24a5ac1234567890"})
@@ -263,7 +283,7 @@ func TestResolvConfIsReadAgainWhenItChanges(t *testing.T) {
 		}
 	}
 	write("# comment\nsearch corp.example\nnameserver 192.0.2.1\nnameserver nonsense\nnameserver\nnameserver fd00::1%lo\nnameserver 192.0.2.1\noptions edns0\n")
-	s := servers{o: Options{ResolvConf: path}, probe: func(*server) {}}
+	s := servers{o: Options{ResolvConf: path}.withDefaults(), probe: func(*server) {}}
 	addrs := func(now time.Time) (out []string) {
 		list, _ := s.get(now)
 		for _, x := range list {

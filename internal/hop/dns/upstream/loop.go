@@ -34,7 +34,7 @@ func (f *Forwarder) probe(s *server) {
 	defer cancel()
 	var q dns.Msg
 	q.SetQuestion(f.loop.name(s), dns.TypeHINFO)
-	_, _ = f.once(ctx, "udp", s.addr, &q)
+	_, _ = s.link.Exchange(ctx, &q)
 }
 
 // Probed takes a question that came from a client, and reports whether it is a probe of ours. If it is, the server that

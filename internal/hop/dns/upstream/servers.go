@@ -9,21 +9,31 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/podway/podway/internal/hop/dns/upstream/link"
 )
 
-const (
-	recheck = 5 * time.Second // how often resolv.conf is looked at
-	downFor = 5 * time.Second // how long a silent server is asked last
-)
+// recheck is how often resolv.conf is looked at.
+const recheck = 5 * time.Second
 
 // server is one upstream server.
 type server struct {
-	addr  netip.AddrPort
-	down  atomic.Int64 // unix nanoseconds until which it is asked last
-	loops atomic.Bool  // what is sent to it comes back to us
+	Server
+	addr     netip.AddrPort
+	link     *link.Link
+	loops    atomic.Bool  // what is sent to it comes back to us
+	gone     atomic.Bool  // no longer in the list
+	rtt      atomic.Int64 // smoothed round trip in nanoseconds, 0 = not known
+	dev      atomic.Int64 // and how far round trips are from it
+	fails    atomic.Int32 // in a row
+	checking atomic.Bool
 }
 
-func (s *server) fail(now time.Time) { s.down.Store(now.Add(downFor).UnixNano()) }
+func newServer(x Server, o *Options) *server {
+	return &server{Server: x, addr: x.Addr, link: link.New(link.Options{Addr: x.Addr, Proto: x.Proto, TLS: x.TLS, In: o.In})}
+}
+
+func (s *server) proto() string { return s.Proto.String() }
 
 // servers is the list in use. It follows resolv.conf when that file changes.
 type servers struct {
@@ -71,31 +81,46 @@ func stampOf(path string) fileStamp {
 
 // load makes the list anew; servers that were in the old one keep their state.
 func (s *servers) load() {
-	addrs := s.o.Servers
-	if len(addrs) == 0 {
-		var err error
-		if addrs, err = readResolvConf(s.o.ResolvConf); err != nil {
+	want := s.o.Servers
+	if len(want) == 0 {
+		addrs, err := readResolvConf(s.o.ResolvConf)
+		if err != nil {
 			if s.loaded {
 				return // the last good list stays
 			}
 			slog.Warn("upstream DNS servers cannot be read", "hop", "dns", "file", s.o.ResolvConf, "error", err)
 		}
+		want = At(addrs...)
 	}
 	old, own := s.list, s.own()
 	s.list, s.loaded, s.probed = nil, true, make(chan struct{})
-	for _, a := range addrs {
-		if own(a) {
-			slog.Warn("upstream DNS server is this server itself: not used", "hop", "dns", "server", a)
+	for _, x := range want {
+		if own(x.Addr) {
+			slog.Warn("upstream DNS server is this server itself: not used", "hop", "dns", "server", x.Addr)
 			continue
 		}
-		if i := slices.IndexFunc(old, func(x *server) bool { return x.addr == a }); i >= 0 {
+		i := slices.IndexFunc(old, func(y *server) bool { return y.addr == x.Addr && y.Proto == x.Proto && y.TLS == x.TLS })
+		if i >= 0 {
 			s.list = append(s.list, old[i])
 			continue
 		}
-		s.list = append(s.list, &server{addr: a})
+		s.list = append(s.list, newServer(x, &s.o))
+	}
+	for _, y := range old {
+		if !slices.Contains(s.list, y) {
+			y.gone.Store(true)
+			y.link.Close()
+		}
 	}
 	slog.Info("upstream DNS servers", "hop", "dns", "servers", len(s.list))
 	go s.probeAll(s.list, s.probed)
+}
+
+// now returns the list as it is.
+func (s *servers) now() []*server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list
 }
 
 // probeAll tests all servers at once and then opens the list for use.
@@ -111,7 +136,7 @@ func (s *servers) probeAll(list []*server, done chan struct{}) {
 // own returns a test whether an address is one that we listen on ourselves.
 func (s *servers) own() func(netip.AddrPort) bool {
 	var local []netip.Addr
-	_ = s.o.in(func() error {
+	_ = s.o.In(func() error {
 		addrs, err := net.InterfaceAddrs()
 		for _, a := range addrs {
 			if p, ok := a.(*net.IPNet); ok {
@@ -133,19 +158,4 @@ func (s *servers) own() func(netip.AddrPort) bool {
 		}
 		return false
 	}
-}
-
-// inOrder returns those that may be asked, silent ones last.
-func inOrder(list []*server, now time.Time) []*server {
-	var up, down []*server
-	for _, s := range list {
-		switch {
-		case s.loops.Load():
-		case s.down.Load() > now.UnixNano():
-			down = append(down, s)
-		default:
-			up = append(up, s)
-		}
-	}
-	return append(up, down...)
 }
