@@ -18,16 +18,15 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/podway/podway/internal/hop/dns/answers"
+	blocks "github.com/podway/podway/internal/hop/dns/zones"
 	"github.com/podway/podway/internal/kernel/socket"
 )
 
 // Upstream asks other servers.
-type Upstream interface {
-	// Exchange answers a client's query; the message is the caller's to change.
-	Exchange(ctx context.Context, q *dns.Msg) (*dns.Msg, error)
-	// Probed reports whether a client's question is a probe for loops that came back.
-	Probed(name string) bool
-}
+type Upstream = blocks.Upstream
+
+// Handler answers a question that is not answered where it was read; a nil message is no answer at all.
+type Handler func(ctx context.Context, q *dns.Msg, from netip.AddrPort, tcp bool) (*dns.Msg, answers.Zone)
 
 // Cached appends to dst[:0] the answer that is at hand for a question that is not the cluster's, and its rcode; false = none.
 // It is called where the datagram was read: it never waits, allocates nothing, and keeps neither dst nor msg. turn is any
@@ -39,7 +38,8 @@ type Options struct {
 	Listen   []netip.AddrPort         // UDP and TCP on each
 	In       func(func() error) error // opens sockets in another network namespace; nil = this one
 	View     func() *answers.View     // the current view; never nil
-	Upstream Upstream                 // nil = SERVFAIL to names that are not the cluster's
+	Handler  Handler                  // the slow path; nil = the view's names, and Upstream for all others
+	Upstream Upstream                 // without Handler; nil = names that are not the cluster's are refused
 	Cached   Cached                   // nil = names that are not the cluster's always take the slow path
 	Metrics  *Metrics                 // nil = none
 	Sockets  int                      // UDP sockets per address; 0 = one per processor
@@ -83,6 +83,9 @@ func New(o Options) *Server {
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics("")
+	}
+	if o.Handler == nil {
+		o.Handler = blocks.Plain(o.View, o.Upstream).Serve
 	}
 	s := &Server{o: o, slots: make(chan struct{}, o.MaxSlow), conns: make(chan struct{}, o.MaxConns), open: map[netip.AddrPort]*listener{}}
 	s.quit, s.stop = context.WithCancel(context.Background())

@@ -62,7 +62,8 @@ func (s *Server) serveConn(conn net.Conn) {
 	defer stop()
 	var q answers.Query
 	var out []byte
-	v6 := isV6(netip.MustParseAddrPort(conn.RemoteAddr().String()))
+	from := netip.MustParseAddrPort(conn.RemoteAddr().String())
+	v6 := isV6(from)
 	room := make(chan struct{}, pipeline)
 	for in := bufio.NewReader(conn); ; {
 		msg, err := s.readMessage(c, in)
@@ -82,21 +83,21 @@ func (s *Server) serveConn(conn net.Conn) {
 		room <- struct{}{}
 		c.slow.Go(func() {
 			defer func() { <-room }()
-			s.slowTCP(c, msg, v6, began)
+			s.slowTCP(c, msg, from, began)
 		})
 	}
 }
 
 // slowTCP waits for a slot, unlike by UDP: the connection itself holds the client back.
-func (s *Server) slowTCP(c *tcpConn, msg []byte, v6 bool, began time.Time) {
+func (s *Server) slowTCP(c *tcpConn, msg []byte, from netip.AddrPort, began time.Time) {
 	s.slots <- struct{}{}
-	reply, what := s.slow(msg, true)
+	reply, what := s.slow(msg, from, true)
 	<-s.slots
 	if reply == nil || c.write(reply) != nil {
 		c.Close()
 		return
 	}
-	what.tcp, what.v6, what.took = true, v6, time.Since(began)
+	what.tcp, what.v6, what.took = true, isV6(from), time.Since(began)
 	s.o.Metrics.seen(what)
 }
 

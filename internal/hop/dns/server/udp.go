@@ -54,7 +54,7 @@ func (s *Server) slowUDP(c *net.UDPConn, msg, control []byte, from netip.AddrPor
 	case s.slots <- struct{}{}:
 		s.wg.Go(func() {
 			defer func() { <-s.slots }()
-			answer(s.slow(msg, false))
+			answer(s.slow(msg, from, false))
 		})
 	default:
 		answer(busy(msg))

@@ -17,6 +17,7 @@ type Table struct {
 	zones  map[string]*block // absolute, lower case
 	direct atomic.Uint32     // what of the view may be answered where it was read
 	part   atomic.Pointer[part]
+	quick  atomic.Pointer[map[string]*quick] // by zone in wire format
 }
 
 // What may be answered from the view without asking a block.
@@ -55,9 +56,20 @@ func (t *Table) block(name string) *block {
 	}
 }
 
-// weigh decides how much of the view may be answered where a question was read: what no setting of any block can change.
+// weigh decides how much of the view, and which forwarded names, may be answered where a question was read: what no setting
+// of any block can change.
 func (t *Table) weigh() {
-	t.direct.Store(t.weighed())
+	level := t.weighed()
+	all := make(map[string]*quick, len(t.zones))
+	of := map[*block]*quick{}
+	for zone, b := range t.zones {
+		if of[b] == nil {
+			of[b] = b.quick(level)
+		}
+		all[string(wire(zone))] = of[b]
+	}
+	t.quick.Store(&all)
+	t.direct.Store(level)
 }
 
 func (t *Table) weighed() uint32 {
