@@ -20,7 +20,6 @@ import (
 const (
 	noSOA     = 5 * time.Second // life of a negative answer that does not say how long it holds
 	errorLife = time.Second     // of a failure; it doubles with each in a row (RFC 9520)
-	errorMost = 5 * time.Second
 	holdFor   = 5 * time.Second // after a failure an old answer serves at once for so long
 	retryAll  = time.Second     // and the servers are asked again so often meanwhile
 	staleTTL  = 30              // seconds that a client may keep an old answer (RFC 8767 5)
@@ -32,11 +31,18 @@ type CacheOptions struct {
 	Entries     int           // 0 = DefaultEntries, negative = nothing is kept
 	Bytes       int           // 0 = 1 KiB an entry
 	MaxTTL      time.Duration // of answers; 0 = an hour
+	MinTTL      time.Duration // a shorter life is stretched
 	MaxNegative time.Duration // of answers without records; 0 = 30 s
-	MinTTL      time.Duration // of both; 0 = as the records say
+	MinNegative time.Duration
+	Failures    time.Duration // longest memory of a failure; 0 = 5 s, negative = none
 	Stale       time.Duration // how long after its end an answer serves when no server answers; 0 = an hour, negative = not
+	StaleAtOnce bool          // it serves while the servers are being asked again
+	KeepTTL     bool          // clients are told the whole life of an answer, whatever its age
 	Prefetch    int           // uses after which an answer is fetched anew before its end; 0 = 2, negative = never
 	Percent     int           // of its life that is left then; 0 = 10
+	Zones       []string      // only names under these are kept (absolute, lower case); empty = all
+	NoSuccess   []string      // no answers with records for names under these
+	NoDenial    []string      // no others
 }
 
 // DefaultEntries is how many answers are kept.
@@ -51,6 +57,7 @@ func (c CacheOptions) withDefaults() CacheOptions {
 	set(&c.MaxTTL, time.Hour)
 	set(&c.MaxNegative, 30*time.Second)
 	set(&c.Stale, time.Hour)
+	set(&c.Failures, 5*time.Second)
 	if c.Entries == 0 {
 		c.Entries = DefaultEntries
 	}
@@ -100,8 +107,11 @@ func (f *Forwarder) lifeOf(e *cache.Entry, now int64, turn uint32) (packet.Life,
 		if (e.Ends-now)*100 < (e.Ends-e.Stored)*int64(f.o.Cache.Percent) {
 			f.prefetch(e)
 		}
+		if f.o.Cache.KeepTTL {
+			return packet.Life{}, true
+		}
 		return packet.Life{Age: uint32((now - e.Stored) / int64(time.Second))}, true
-	case now < e.Hold.Load():
+	case now < e.Hold.Load(), f.o.Cache.StaleAtOnce && now < e.Gone && !e.Error:
 		n.stale.Add(1)
 		if now >= e.Retry.Load() {
 			e.Retry.Store(now + int64(retryAll))

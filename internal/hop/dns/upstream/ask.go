@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/miekg/dns"
@@ -10,6 +11,8 @@ import (
 
 // ErrNoServer says that there is no server to ask.
 var ErrNoServer = errors.New("upstream: no server to ask: resolv.conf names none, or only this server itself")
+
+var errAllDown = errors.New("upstream: no server answers at present")
 
 // attempt is what one server said.
 type attempt struct {
@@ -44,9 +47,12 @@ func (f *Forwarder) ask(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	order := f.inOrder(all)
-	if len(order) == 0 {
+	order, up := f.inOrder(all)
+	switch {
+	case len(order) == 0:
 		return nil, ErrNoServer
+	case up == 0 && f.o.FailFast:
+		return nil, errAllDown
 	}
 	i := &inquiry{f: f, q: q, order: order, began: map[*server]time.Time{}, done: map[*server]bool{}, results: make(chan attempt, rounds*len(order))}
 	return i.run(ctx)
@@ -68,7 +74,7 @@ func (i *inquiry) run(ctx context.Context) (*dns.Msg, error) {
 			wait.Reset(i.f.o.Stagger)
 		case a := <-i.results:
 			i.running--
-			if a.err == nil && good(a.msg.Rcode) {
+			if a.err == nil && good(a.msg.Rcode) && !slices.Contains(i.f.o.Failover, a.msg.Rcode) {
 				i.slower(a.s)
 				return a.msg, nil
 			}

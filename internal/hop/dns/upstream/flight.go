@@ -8,6 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/podway/podway/internal/hop/dns/config"
 	"github.com/podway/podway/internal/hop/dns/upstream/cache"
 	"github.com/podway/podway/internal/hop/dns/upstream/packet"
 )
@@ -108,7 +109,7 @@ func (f *Forwarder) keep(k cache.Key, a *packet.Answer, now int64, life time.Dur
 	case f.cache == nil:
 	case life <= 0: // the old one has been contradicted
 		f.cache.Delete(&k)
-	case !a.Truncated:
+	case !a.Truncated && f.o.Cache.keeps(k.Name, negative):
 		e := &cache.Entry{Key: k, Answer: a, Negative: negative, Stored: now, Ends: now + int64(life)}
 		e.Gone = e.Ends + int64(max(0, f.o.Cache.Stale))
 		f.cache.Put(e)
@@ -117,7 +118,8 @@ func (f *Forwarder) keep(k cache.Key, a *packet.Answer, now int64, life time.Dur
 
 // keepFailure remembers that no server had an answer: an old answer serves at once for a while, without one the failure.
 func (f *Forwarder) keepFailure(k cache.Key, a *packet.Answer, now int64) {
-	if f.cache == nil {
+	most := f.o.Cache.Failures
+	if f.cache == nil || !f.o.Cache.keeps(k.Name, true) {
 		return
 	}
 	failures, old := 0, f.cache.Get(&k)
@@ -129,9 +131,12 @@ func (f *Forwarder) keepFailure(k cache.Key, a *packet.Answer, now int64) {
 	if old != nil && old.Error && now < old.Gone {
 		failures = old.Failures + 1
 	}
-	life := min(errorLife<<min(failures, 8), errorMost)
+	if most < 0 {
+		return
+	}
+	life := min(errorLife<<min(failures, 8), most)
 	f.cache.Put(&cache.Entry{Key: k, Answer: a, Error: true, Failures: failures, Stored: now,
-		Ends: now + int64(life), Gone: now + 2*int64(errorMost)})
+		Ends: now + int64(life), Gone: now + 2*int64(most)})
 }
 
 // prefetch asks for an entry anew while it still serves, when it is popular. It never holds up who is being answered.
@@ -143,4 +148,17 @@ func (f *Forwarder) prefetch(e *cache.Entry) {
 	if _, err := f.join(e.Key, f.o.MaxConcurrent/2); err == nil {
 		f.counts.prefetched.Add(1)
 	}
+}
+
+// keeps reports whether an answer to a name, in wire format, may be kept.
+func (c *CacheOptions) keeps(name []byte, negative bool) bool {
+	if len(c.Zones) == 0 && len(c.NoSuccess) == 0 && len(c.NoDenial) == 0 {
+		return true
+	}
+	text, _, err := dns.UnpackDomainName(name, 0)
+	off := c.NoSuccess
+	if negative {
+		off = c.NoDenial
+	}
+	return err == nil && (len(c.Zones) == 0 || config.In(c.Zones, text)) && !config.In(off, text)
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/podway/podway/internal/hop/dns/config"
 	"github.com/podway/podway/internal/hop/dns/upstream/cache"
 	"github.com/podway/podway/internal/hop/dns/upstream/link"
 	"github.com/podway/podway/internal/hop/dns/upstream/packet"
@@ -32,6 +33,7 @@ const (
 // Server is one server to ask.
 type Server struct {
 	Addr  netip.AddrPort
+	File  string // instead of Addr: the nameservers of a file like resolv.conf, read again when it changes
 	Proto link.Proto
 	TLS   *tls.Config // for link.TLS; nil = the machine's roots and the address as the server's name
 }
@@ -47,7 +49,7 @@ func At(addrs ...netip.AddrPort) []Server {
 
 // Options say whom to ask and what to keep.
 type Options struct {
-	Servers       []Server         // empty = the nameservers of ResolvConf, read again when it changes
+	Servers       []Server         // empty = those of the file ResolvConf
 	ResolvConf    string           // "" = /etc/resolv.conf
 	Own           []netip.AddrPort // where we listen: never asked
 	Policy        Policy           // who is asked first
@@ -55,6 +57,10 @@ type Options struct {
 	Stagger       time.Duration    // at the latest after so long the next server is asked as well; 0 = DefaultStagger
 	MaxFails      int              // failures in a row after which a server is asked last; 0 = DefaultMaxFails, negative = never
 	MaxConcurrent int              // different questions asked at a time, others fail; 0 = DefaultMaxConcurrent
+	Idle          time.Duration    // after so long an unused connection is closed; 0 = link.Idle
+	Check         config.HealthCheck
+	Failover      []int // rcodes beside SERVFAIL and the like after which the next server is asked
+	FailFast      bool  // while all servers fail none is asked, but for the checks
 	Cache         CacheOptions
 	Metrics       *Metrics // nil = none
 	Zones         string   // the label of metrics: which names are asked for here; "" = "."
@@ -74,6 +80,13 @@ func (o Options) withDefaults() Options {
 	if o.ResolvConf == "" {
 		o.ResolvConf = "/etc/resolv.conf"
 	}
+	if len(o.Servers) == 0 {
+		o.Servers = []Server{{File: o.ResolvConf}}
+	}
+	if o.Check.Name == "" {
+		o.Check.Name = "."
+	}
+	set(&o.Check.Every, checkEvery)
 	if o.MaxFails == 0 {
 		o.MaxFails = DefaultMaxFails
 	}
@@ -116,7 +129,7 @@ func New(o Options) *Forwarder {
 	o = o.withDefaults()
 	c := o.Cache
 	f := &Forwarder{o: o, start: time.Now(), loop: newLoopProbe(), flights: flights{open: map[flightKey]*flight{}},
-		limits: packet.Limits{Max: c.MaxTTL, Negative: c.MaxNegative, Min: c.MinTTL, NoSOA: noSOA}}
+		limits: packet.Limits{Max: c.MaxTTL, Min: c.MinTTL, MaxNegative: c.MaxNegative, MinNegative: c.MinNegative, NoSOA: noSOA}}
 	if c.Entries > 0 {
 		f.cache = cache.New(c.Entries, c.Bytes)
 	}

@@ -27,11 +27,12 @@ func (f *Forwarder) failed(s *server) {
 	}
 }
 
-// check asks a server for the root's name servers until it answers anything: it is alive then.
+// check asks a server for the name servers of a zone until it answers anything: it is alive then.
 func (f *Forwarder) check(ctx context.Context, s *server) {
 	defer s.checking.Store(false)
-	q := new(dns.Msg).SetQuestion(".", dns.TypeNS)
-	for pause := checkEvery; ; pause = min(2*pause, checkMost) {
+	q := new(dns.Msg).SetQuestion(f.o.Check.Name, dns.TypeNS)
+	q.RecursionDesired = !f.o.Check.NoRecursion
+	for pause := f.o.Check.Every; ; pause = min(2*pause, max(checkMost, f.o.Check.Every)) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

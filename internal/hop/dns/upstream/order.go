@@ -24,8 +24,8 @@ const exploreEvery = 32
 // minHedge is the shortest wait before a second server is asked; below it a hiccup of our own machine would count.
 const minHedge = 10 * time.Millisecond
 
-// inOrder returns the servers that may be asked, those that fail last.
-func (f *Forwarder) inOrder(list []*server) []*server {
+// inOrder returns the servers that may be asked, those that fail last, and how many do not.
+func (f *Forwarder) inOrder(list []*server) ([]*server, int) {
 	var up, down []*server
 	for _, s := range list {
 		switch {
@@ -54,7 +54,7 @@ func (f *Forwarder) inOrder(list []*server) []*server {
 			up = slices.Concat(up[first:], up[:first])
 		}
 	}
-	return append(up, down...)
+	return append(up, down...), len(up)
 }
 
 // hedgeAfter is how long the first server may take before the second is asked as well: longer than nearly all of its

@@ -30,7 +30,7 @@ type server struct {
 }
 
 func newServer(x Server, o *Options) *server {
-	return &server{Server: x, addr: x.Addr, link: link.New(link.Options{Addr: x.Addr, Proto: x.Proto, TLS: x.TLS, In: o.In})}
+	return &server{Server: x, addr: x.Addr, link: link.New(link.Options{Addr: x.Addr, Proto: x.Proto, TLS: x.TLS, Idle: o.Idle, In: o.In})}
 }
 
 func (s *server) proto() string { return s.Proto.String() }
@@ -43,7 +43,7 @@ type servers struct {
 	list    []*server
 	loaded  bool
 	checked time.Time
-	stamp   fileStamp
+	stamps  []fileStamp   // of the files that name servers
 	probed  chan struct{} // closed when the list has been tested for loops
 }
 
@@ -60,37 +60,57 @@ func (s *servers) get(now time.Time) ([]*server, <-chan struct{}) {
 		return s.list, s.probed
 	}
 	s.checked = now
-	if s.loaded && len(s.o.Servers) > 0 {
+	stamps := s.stampsNow()
+	if s.loaded && slices.Equal(stamps, s.stamps) {
 		return s.list, s.probed
 	}
-	stamp := stampOf(s.o.ResolvConf)
-	if s.loaded && stamp == s.stamp {
-		return s.list, s.probed
-	}
-	s.stamp = stamp
+	s.stamps = stamps
 	s.load()
 	return s.list, s.probed
 }
 
-func stampOf(path string) fileStamp {
-	if i, err := os.Stat(path); err == nil {
-		return fileStamp{i.ModTime(), i.Size()}
+func (s *servers) stampsNow() []fileStamp {
+	var out []fileStamp
+	for _, x := range s.o.Servers {
+		if x.File == "" {
+			continue
+		}
+		var stamp fileStamp
+		if i, err := os.Stat(x.File); err == nil {
+			stamp = fileStamp{i.ModTime(), i.Size()}
+		}
+		out = append(out, stamp)
 	}
-	return fileStamp{}
+	return out
+}
+
+// wanted is the list with files read; false when one cannot be read and the last good list is to stay.
+func (s *servers) wanted() ([]Server, bool) {
+	var out []Server
+	for _, x := range s.o.Servers {
+		if x.File == "" {
+			out = append(out, x)
+			continue
+		}
+		addrs, err := readResolvConf(x.File)
+		if err != nil {
+			if s.loaded {
+				return nil, false
+			}
+			slog.Warn("upstream DNS servers cannot be read", "hop", "dns", "file", x.File, "error", err)
+		}
+		for _, a := range addrs {
+			out = append(out, Server{Addr: a, Proto: x.Proto})
+		}
+	}
+	return out, true
 }
 
 // load makes the list anew; servers that were in the old one keep their state.
 func (s *servers) load() {
-	want := s.o.Servers
-	if len(want) == 0 {
-		addrs, err := readResolvConf(s.o.ResolvConf)
-		if err != nil {
-			if s.loaded {
-				return // the last good list stays
-			}
-			slog.Warn("upstream DNS servers cannot be read", "hop", "dns", "file", s.o.ResolvConf, "error", err)
-		}
-		want = At(addrs...)
+	want, ok := s.wanted()
+	if !ok {
+		return
 	}
 	old, own := s.list, s.own()
 	s.list, s.loaded, s.probed = nil, true, make(chan struct{})

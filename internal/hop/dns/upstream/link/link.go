@@ -35,7 +35,8 @@ const Idle = 10 * time.Second
 type Options struct {
 	Addr  netip.AddrPort
 	Proto Proto
-	TLS   *tls.Config // of TLS: server name, roots, session cache; nil = the machine's roots and the address as name
+	Idle  time.Duration // 0 = Idle
+	TLS   *tls.Config   // of TLS: server name, roots, session cache; nil = the machine's roots and the address as name
 
 	// In runs a function in the network namespace in which sockets are opened; nil = this one.
 	In func(func() error) error
@@ -55,6 +56,9 @@ type Link struct {
 func New(o Options) *Link {
 	if o.In == nil {
 		o.In = func(f func() error) error { return f() }
+	}
+	if o.Idle == 0 {
+		o.Idle = Idle
 	}
 	if o.Proto == TLS {
 		if o.TLS == nil {

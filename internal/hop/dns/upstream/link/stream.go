@@ -128,7 +128,7 @@ func (p *streams) run(s *stream) {
 	}
 	in := bufio.NewReader(conn)
 	for {
-		conn.SetReadDeadline(time.Now().Add(Idle))
+		conn.SetReadDeadline(time.Now().Add(p.link.o.Idle))
 		msg, err := readMessage(in)
 		var late net.Error
 		if errors.As(err, &late) && late.Timeout() && in.Buffered() == 0 && !s.calls.failIfIdle(errClosed) {

@@ -238,7 +238,7 @@ func TestANegativeAnswerThatDoesNotFitSaysSo(t *testing.T) {
 }
 
 func TestHowLongAnAnswerIsKept(t *testing.T) {
-	limits := Limits{Max: time.Hour, Negative: 30 * time.Second, NoSOA: 5 * time.Second}
+	limits := Limits{Max: time.Hour, MaxNegative: 30 * time.Second, NoSOA: 5 * time.Second}
 	const soa = "example. 300 IN SOA ns. h. 1 2 3 4 20"
 	for name, c := range map[string]struct {
 		lines    []string

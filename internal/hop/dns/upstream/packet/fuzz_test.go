@@ -30,7 +30,7 @@ func FuzzAnswer(f *testing.F) {
 		if m.Unpack(wire) != nil || len(m.Question) != 1 {
 			return
 		}
-		life, _ := Limits{Max: time.Hour, Negative: time.Minute}.Apply(m)
+		life, _ := Limits{Max: time.Hour, MaxNegative: time.Minute}.Apply(m)
 		if life < 0 || life > time.Hour {
 			t.Fatalf("kept for %v", life)
 		}

@@ -6,48 +6,48 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Limits bound how long answers are kept.
+// Limits bound how long answers are kept: those with records, and the negative ones without (RFC 2308). A life shorter than
+// the least is stretched, but not one of 0.
 type Limits struct {
-	Max      time.Duration // of answers with records
-	Negative time.Duration // of answers without (RFC 2308)
-	Min      time.Duration // of both: a shorter life is stretched, 0 = none is
-	NoSOA    time.Duration // of a negative answer that does not say how long it holds
+	Max, Min                 time.Duration
+	MaxNegative, MinNegative time.Duration
+	NoSOA                    time.Duration // of a negative answer that does not say how long it holds
 }
 
 // Apply says how long an answer may be kept, 0 = not at all, and whether it is negative. The records' times to live are
 // brought within the limits, so that no client keeps what we would not.
 func (l Limits) Apply(m *dns.Msg) (life time.Duration, negative bool) {
 	negative = isNegative(m)
-	longest := l.Max
+	b := bounds{l.Min, l.Max}
 	if negative {
-		longest = min(l.Max, l.Negative)
+		b = bounds{l.MinNegative, min(l.Max, l.MaxNegative)}
 	}
-	life = longest
+	life = b.most
 	for _, rr := range m.Answer {
-		life = min(life, l.clamp(rr.Header(), longest))
+		life = min(life, b.clamp(&rr.Header().Ttl))
 	}
-	authority, soa := time.Duration(0), false
+	soa := false
 	for _, rr := range m.Ns {
-		left := l.clamp(rr.Header(), longest)
+		left := b.clamp(&rr.Header().Ttl)
 		if s, ok := rr.(*dns.SOA); ok && negative {
-			soa, authority = true, min(left, max(l.Min, seconds(ttl(s.Minttl))))
-			s.Hdr.Ttl = uint32(min(left, authority) / time.Second)
+			least := s.Minttl
+			left = min(left, b.clamp(&least))
+			s.Hdr.Ttl = uint32(left / time.Second)
+			soa, life = true, min(life, left)
 		}
 	}
 	for _, rr := range m.Extra {
 		if rr.Header().Rrtype != dns.TypeOPT {
-			l.clamp(rr.Header(), longest)
+			b.clamp(&rr.Header().Ttl)
 		}
 	}
 	switch {
-	case negative && soa:
-		life = min(life, authority)
-	case negative && len(m.Ns) == 0:
-		life = min(life, l.NoSOA)
-	case negative: // a referral, or NS records that say nothing about the name
-		life = 0
+	case !negative || soa:
+		return life, negative
+	case len(m.Ns) == 0:
+		return min(life, l.NoSOA), true
 	}
-	return life, negative
+	return 0, true // a referral, or NS records that say nothing about the name
 }
 
 // isNegative reports whether the end of the chain has no record of the type that was asked for.
@@ -66,19 +66,19 @@ func isNegative(m *dns.Msg) bool {
 	return true
 }
 
-// clamp brings one record's time to live within the limits and returns it.
-func (l Limits) clamp(h *dns.RR_Header, longest time.Duration) time.Duration {
-	left := min(max(seconds(ttl(h.Ttl)), l.Min), longest)
-	h.Ttl = uint32(left / time.Second)
-	return left
-}
+type bounds struct{ least, most time.Duration }
 
-// ttl is the value of a field: one with its first bit set counts as 0 (RFC 2181 8).
-func ttl(field uint32) uint32 {
-	if field > 1<<31-1 {
-		return 0
+// clamp brings a field within the bounds and returns its value. One with its first bit set counts as 0 (RFC 2181 8).
+func (b bounds) clamp(ttl *uint32) time.Duration {
+	left := seconds(*ttl)
+	if *ttl > 1<<31-1 {
+		left = 0
 	}
-	return field
+	if left > 0 {
+		left = min(max(left, b.least), b.most)
+	}
+	*ttl = uint32(left / time.Second)
+	return left
 }
 
 func seconds(n uint32) time.Duration { return time.Duration(n) * time.Second }
