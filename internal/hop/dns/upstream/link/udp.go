@@ -53,49 +53,53 @@ func (p *sockets) exchange(ctx context.Context, q question) (*dns.Msg, error) {
 	return s.calls.wait(ctx, id, k)
 }
 
-// add gives a question a socket: a new one while there are few, else any.
+// add gives a question a socket: a new one while there are few, else any. A socket is opened under the lock, which takes
+// microseconds, so that a burst does not open one for each of its questions.
 func (p *sockets) add(ctx context.Context, q question) (*udpSocket, uint16, *call, error) {
-	now := time.Now()
 	p.mu.Lock()
-	keep := p.open[:0]
+	defer p.mu.Unlock()
+	p.forgetOld(time.Now())
 	busy := 0
 	for _, s := range p.open {
-		if now.Before(s.until) && s.uses < portUses {
-			keep = append(keep, s)
-			busy += s.calls.count()
-		}
+		busy += s.calls.count()
 	}
-	clear(p.open[len(keep):])
-	p.open = keep
 	// Few questions need few sockets: one more each time all are in use.
 	if n := len(p.open); n > 0 && (n == maxSockets || busy < n) {
 		s := p.open[rand.IntN(n)]
-		s.uses++
-		p.mu.Unlock()
-		if id, k, err := s.calls.add(q); err == nil {
+		id, k, err := s.calls.add(q)
+		if err == nil {
+			s.uses++
 			p.link.Reused.Add(1)
-			return s, id, k, nil
-		} else if errors.Is(err, errBusy) {
-			return nil, 0, nil, err
 		}
-	} else {
-		p.mu.Unlock()
+		if err == nil || errors.Is(err, errBusy) {
+			return s, id, k, err
+		}
 	}
 	conn, err := p.link.dial(ctx, "udp")
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	s := &udpSocket{conn: conn, until: now.Add(portLife), uses: 1}
+	s := &udpSocket{conn: conn, until: time.Now().Add(portLife), uses: 1}
 	id, k, err := s.calls.add(q)
-	p.mu.Lock()
 	p.open = append(p.open, s)
 	if p.all == nil {
 		p.all = map[*udpSocket]bool{}
 	}
 	p.all[s] = true
-	p.mu.Unlock()
 	go p.read(s)
 	return s, id, k, err
+}
+
+// forgetOld takes sockets that have had their time off the list for new questions.
+func (p *sockets) forgetOld(now time.Time) {
+	keep := p.open[:0]
+	for _, s := range p.open {
+		if now.Before(s.until) && s.uses < portUses {
+			keep = append(keep, s)
+		}
+	}
+	clear(p.open[len(keep):])
+	p.open = keep
 }
 
 // read takes answers until the socket has had its time and nobody waits any more.
