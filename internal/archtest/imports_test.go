@@ -21,7 +21,7 @@ var doors = []onlyIn{
 	{[]string{"os/exec"}, []string{"internal/kernel", "internal/lab", "internal/nettest", "internal/demo", "bench"}, true,
 		"as above; the demo plays a user who types podway's commands, and a benchmark builds its peer"},
 	{[]string{"k8s.io/client-go"},
-		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "bench"}, true,
+		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "internal/nettest/apiserver", "bench"}, true,
 		"a hop sees a snapshot, never the API: what the API says comes in through cluster and goes out through control"},
 	{[]string{"k8s.io/api"},
 		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "internal/scenario", "deploy", "bench"}, true,

@@ -2,7 +2,10 @@
 
 package socket
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+)
 
 // OOBSize is room enough for the control messages of a datagram.
 const OOBSize = 0
@@ -13,3 +16,8 @@ func shareDatagrams(int, netip.Addr) error { return nil }
 
 // Reply knows nothing here: answers leave from the address that the system chooses.
 func Reply([]byte) []byte { return nil }
+
+// NewBatch is NewPlain: other systems have no system call for many datagrams.
+func NewBatch(c *net.UDPConn, _, question, answer int) (Batch, error) {
+	return NewPlain(c, question, answer), nil
+}

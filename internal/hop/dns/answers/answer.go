@@ -2,6 +2,7 @@ package answers
 
 import (
 	"encoding/binary"
+	"net/netip"
 
 	"github.com/miekg/dns"
 )
@@ -78,6 +79,10 @@ func (v *View) write(dst, msg []byte, q *Query, n *node, limit int, turn uint32)
 		out, counts[0] = v.appendSOA(out, q, n), 1
 		return finish(out, q, dns.RcodeSuccess, flagAA, counts)
 	}
+	if n.addr.IsValid() && q.typ == addressType(n.addr) {
+		out, counts[0] = v.appendAddress(out, n.addr), 1
+		return finish(out, q, dns.RcodeSuccess, flagAA, counts)
+	}
 	var s *set
 	if n.e != nil {
 		s = n.e.of(q.typ)
@@ -115,6 +120,16 @@ func (s *set) appendTo(out []byte, limit, first int) ([]byte, int) {
 	return out, count
 }
 
+// appendAddress appends a record of the question's name.
+func (v *View) appendAddress(out []byte, addr netip.Addr) []byte {
+	if addr.Is4() {
+		raw := addr.As4()
+		return appendRecord(out, toQuestion, dns.TypeA, v.ttl, raw[:])
+	}
+	raw := addr.As16()
+	return appendRecord(out, toQuestion, dns.TypeAAAA, v.ttl, raw[:])
+}
+
 // finish writes OPT, flags and counts (answer, authority, additional).
 func finish(out []byte, q *Query, rcode int, flags uint16, counts [3]int) []byte {
 	if q.edns {
@@ -138,7 +153,7 @@ func (v *View) appendSOA(out []byte, q *Query, n *node) []byte {
 	owner := uint16(0xc000 | headerSize + q.n - len(q.from(n.apex)))
 	out = binary.BigEndian.AppendUint16(out, owner)
 	out = append(out, 0, byte(dns.TypeSOA), 0, dns.ClassINET)
-	out = binary.BigEndian.AppendUint32(out, v.ttl)
+	out = binary.BigEndian.AppendUint32(out, v.negative)
 	size := len(out)
 	out = append(out, 0, 0)
 	out = append(out, "\x02ns\x03dns"...)
@@ -150,7 +165,7 @@ func (v *View) appendSOA(out []byte, q *Query, n *node) []byte {
 	}
 	out = append(out, "\x0ahostmaster"...)
 	out = binary.BigEndian.AppendUint16(out, owner)
-	for _, n := range [5]uint32{v.serial, 7200, 1800, 86400, v.ttl} { // refresh, retry, expire: nobody transfers the zone
+	for _, n := range [5]uint32{v.serial, 7200, 1800, 86400, v.negative} { // refresh, retry, expire: nobody transfers the zone
 		out = binary.BigEndian.AppendUint32(out, n)
 	}
 	binary.BigEndian.PutUint16(out[size:], uint16(len(out)-size-2))

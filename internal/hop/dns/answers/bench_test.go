@@ -2,7 +2,9 @@ package answers
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -83,13 +85,45 @@ func BenchmarkApplyAll5000(b *testing.B) {
 }
 
 func TestAnswersAllocateNothing(t *testing.T) {
-	v, dst, scratch := view(t, options, shop()), make([]byte, 0, 65535), Query{}
-	for _, name := range []string{"cart.shop.svc.cluster.local.", "web.shop.svc.cluster.local.", "nope.shop.svc.cluster.local.",
-		"x.nope.a-rather-long-namespace-of-more-than-32-bytes.svc.cluster.local.", "_http._tcp.web.shop.svc.cluster.local.",
-		"7.41.96.10.in-addr.arpa.", "shop.svc.cluster.local."} {
-		wire, _ := question(name, dns.TypeA).Pack()
-		if n := testing.AllocsPerRun(100, func() { v.Answer(&scratch, dst, wire, false, 3) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+	o := options
+	o.PodRecords, o.PodsChecked = true, true
+	b := model.NewBuilder(shop())
+	b.Put(pod("shop", "p", "Running", "10.244.1.5", "fd00:244::5"))
+	v, dst, scratch := view(t, o, b.Snapshot(time.Unix(1_700_000_000, 0))), make([]byte, 0, 65535), Query{}
+	for kind, question := range map[string]string{
+		"address":               "A cart.shop.svc.cluster.local.",
+		"no data":               "AAAA cart.shop.svc.cluster.local.",
+		"headless":              "A web.shop.svc.cluster.local.",
+		"endpoint":              "A web-0.web.shop.svc.cluster.local.",
+		"missing":               "A nope.shop.svc.cluster.local.",
+		"missing, long":         "A x.nope.a-rather-long-namespace-of-more-than-32-bytes.svc.cluster.local.",
+		"SRV":                   "SRV _http._tcp.cart.shop.svc.cluster.local.",
+		"headless SRV":          "SRV _http._tcp.web.shop.svc.cluster.local.",
+		"reverse":               "PTR 7.41.96.10.in-addr.arpa.",
+		"reverse, IPv6":         "PTR 8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa.",
+		"reverse, missing":      "PTR 1.0.96.10.in-addr.arpa.",
+		"empty non-terminal":    "A shop.svc.cluster.local.",
+		"search list":           "A www.example.com.svc.cluster.local.",
+		"version":               "TXT dns-version.cluster.local.",
+		"SOA":                   "SOA cluster.local.",
+		"Pod":                   "A 10-244-1-5.shop.pod.cluster.local.",
+		"Pod, IPv6":             "AAAA fd00-244--5.shop.pod.cluster.local.",
+		"Pod, missing":          "A 10-244-1-9.shop.pod.cluster.local.",
+		"Pod, no address":       "A web.shop.pod.cluster.local.",
+		"CNAME itself":          "CNAME db.shop.svc.cluster.local.",
+		"alias, for the slow":   "A db.shop.svc.cluster.local.",
+		"foreign, for upstream": "A www.example.com.",
+	} {
+		typ, name, _ := strings.Cut(question, " ")
+		for _, edns := range []bool{false, true} {
+			m := new(dns.Msg).SetQuestion(name, dns.StringToType[typ])
+			if edns {
+				m.SetEdns0(1232, true)
+			}
+			wire, _ := m.Pack()
+			if n := testing.AllocsPerRun(100, func() { v.Answer(&scratch, dst, wire, false, 3) }); n != 0 {
+				t.Errorf("%s: %v allocations", kind, n)
+			}
 		}
 	}
 }

@@ -2,17 +2,17 @@ package answers
 
 import (
 	"net/netip"
-	"strings"
 	"unsafe"
 )
 
 // node is where a name leads.
 type node struct {
-	ours   bool   // in one of our zones, or a reverse name that we know
-	exists bool   // else NXDOMAIN
-	e      *entry // nil for an empty non-terminal
-	apex   int    // label at which the zone begins: the owner of its SOA
-	in     Zone   // for metrics and SOA
+	ours   bool       // in one of our zones, or a reverse name that we know
+	exists bool       // else NXDOMAIN
+	e      *entry     // nil for an empty non-terminal
+	addr   netip.Addr // the one record of a name that holds it
+	apex   int        // label at which the zone begins: the owner of its SOA
+	in     Zone       // for metrics and SOA
 }
 
 // Zone says which kind of zone a name is in.
@@ -92,28 +92,4 @@ func (v *View) space(label []byte) int {
 		return v.compiledSpace(string(label))
 	}
 	return v.spaces.At(unsafe.String(unsafe.SliceData(label), len(label)))
-}
-
-// findPod looks up a name with front labels in front of pod: the address with dashes, and a namespace.
-func (v *View) findPod(q *Query, front int) node {
-	if front < 2 {
-		return node{exists: true}
-	}
-	if front > 2 {
-		return node{}
-	}
-	addr, ok := podAddress(string(q.label(0)))
-	if !ok {
-		return node{}
-	}
-	return node{exists: true, e: newEntry(addressSets([]netip.Addr{addr}, v.ttl)...)}
-}
-
-// podAddress reads 10-244-1-5 or fd00--1-5.
-func podAddress(label string) (netip.Addr, bool) {
-	if a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil {
-		return a, true
-	}
-	a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ":"))
-	return a, err == nil && a.Is6() && !a.Is4In6()
 }

@@ -27,28 +27,31 @@ type Options struct {
 	CIDRs       []netip.Prefix // ranges of Services and Pods: names of their reverse zones are never asked elsewhere
 	TTL         uint32         // seconds; 0 = DefaultTTL
 	PodRecords  bool           // answer a-b-c-d.NAMESPACE.pod.DOMAIN with the address in the name (CoreDNS: pods insecure)
+	PodsChecked bool           // with PodRecords: only for an address of a Pod in that namespace (CoreDNS: pods verified); needs Pods in the snapshot
 	Nameservers []netip.Addr   // addresses of ns.dns.DOMAIN, the server named in NS and SOA
 }
 
 // zone is what never changes between Views: the zone's names in wire format and its fixed records.
 type zone struct {
-	domain  string // "cluster.local."
-	name    []byte // wire format of domain, lower case
-	svc     []byte // wire format of svc.domain
-	labels  int    // number of labels of domain
-	ttl     uint32
-	pods    bool
-	reverse []netip.Prefix
-	apex    *entry
-	version *entry
-	ns      *entry
+	domain   string // "cluster.local."
+	name     []byte // wire format of domain, lower case
+	svc      []byte // wire format of svc.domain
+	labels   int    // number of labels of domain
+	ttl      uint32
+	negative uint32 // how long it is remembered that a name is not there: a Service may come at any time
+	pods     bool
+	verified bool
+	reverse  []netip.Prefix
+	apex     *entry
+	version  *entry
+	ns       *entry
 }
 
 func newZone(o Options) (*zone, error) {
 	if o.Domain == "" {
 		o.Domain = "cluster.local"
 	}
-	z := &zone{domain: strings.ToLower(dns.Fqdn(o.Domain)), ttl: o.TTL, pods: o.PodRecords}
+	z := &zone{domain: strings.ToLower(dns.Fqdn(o.Domain)), ttl: o.TTL, pods: o.PodRecords, verified: o.PodRecords && o.PodsChecked}
 	if z.ttl == 0 {
 		z.ttl = DefaultTTL
 	}
@@ -56,6 +59,7 @@ func newZone(o Options) (*zone, error) {
 	if err != nil || len(name) == 1 {
 		return nil, fmt.Errorf("dns: cluster domain %q is not a domain name", o.Domain)
 	}
+	z.negative = min(z.ttl, DefaultTTL)
 	z.name, z.svc, z.labels = name, appendLabel(nil, "svc"), dns.CountLabel(z.domain)
 	z.svc = append(z.svc, name...)
 	for _, p := range o.CIDRs {

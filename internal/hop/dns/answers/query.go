@@ -30,6 +30,8 @@ type Query struct {
 	edns   bool
 	do     bool
 	size   int // largest UDP answer the client takes
+
+	scratch [64]byte
 }
 
 // The parts of the flags word.

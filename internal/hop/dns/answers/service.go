@@ -74,6 +74,10 @@ type compiler struct {
 }
 
 func (c *compiler) external(target string) *service {
+	if _, err := netip.ParseAddr(target); err == nil { // no host name; "1.2.3.4." asked upstream is a question to the root
+		c.out.self = &entry{}
+		return c.out
+	}
 	wire, err := wireName(target)
 	if err != nil || len(wire) == 1 {
 		return nil

@@ -161,6 +161,81 @@ func TestPodRecordsAnswerTheAddressInTheName(t *testing.T) {
 	}
 }
 
+func pod(ns, name, phase string, ips ...string) *model.Pod {
+	return &model.Pod{Name: model.N(ns, name), Phase: phase, Addrs: addrs(ips...)}
+}
+
+func TestVerifiedPodRecordsAnswerForPodsThatThereAre(t *testing.T) {
+	o := options
+	o.PodRecords, o.PodsChecked = true, true
+	s := snapshot(pod("shop", "web", "Running", "10.244.1.5", "fd00:244::5"), pod("shop", "done", "Succeeded", "10.244.1.6"), pod("shop", "new", "Pending"))
+	v, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := model.NewBuilder(s)
+	b.Put(pod("shop", "web", "Running", "10.244.1.7"))
+	b.Put(pod("shop", "twin", "Running", "10.244.1.7"))
+	next := b.Snapshot(s.Time)
+	b.Delete(pod("shop", "web", ""))
+	last := b.Snapshot(s.Time)
+	old := (*model.Snapshot)(nil)
+	for i, step := range []struct {
+		s    *model.Snapshot
+		want map[string]string
+	}{
+		{s, map[string]string{
+			"A 10-244-1-5.shop.pod.cluster.local":           "A 10.244.1.5",
+			"AAAA 10-244-1-5.shop.pod.cluster.local":        "NODATA",
+			"AAAA fd00-244--5.shop.pod.cluster.local":       "AAAA fd00:244::5",
+			"A 10-244-1-5.other.pod.cluster.local":          "NXDOMAIN",
+			"A 10-244-1-6.shop.pod.cluster.local":           "NXDOMAIN",
+			"A 10-244-1-7.shop.pod.cluster.local":           "NXDOMAIN",
+			"A 010-244-1-5.shop.pod.cluster.local":          "NXDOMAIN",
+			"A 10-244-1-5-.shop.pod.cluster.local":          "NXDOMAIN",
+			"AAAA --ffff-10-244-1-5.shop.pod.cluster.local": "NXDOMAIN",
+		}},
+		{next, map[string]string{"A 10-244-1-5.shop.pod.cluster.local": "NXDOMAIN", "A 10-244-1-7.shop.pod.cluster.local": "A 10.244.1.7"}},
+		{last, map[string]string{"A 10-244-1-7.shop.pod.cluster.local": "A 10.244.1.7"}},
+	} {
+		v, _ = v.Apply(step.s, model.Diff(old, step.s))
+		lazy, err := Of(o, step.s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for question, want := range step.want {
+			if got := dig(t, v, question); got != want {
+				t.Errorf("step %d: dig %s: got %s, want %s", i, question, got, want)
+			}
+			if got := dig(t, lazy, question); got != want {
+				t.Errorf("step %d: dig %s, compiled on demand: got %s, want %s", i, question, got, want)
+			}
+		}
+		old = step.s
+	}
+}
+
+func TestThatANameIsMissingIsRememberedForFiveSecondsAtMost(t *testing.T) {
+	for ttl, want := range map[uint32]uint32{0: 5, 3: 3, 30: 5, 3600: 5} {
+		o := options
+		o.TTL = ttl
+		f := view(t, o, shop()).Find("nope.shop.svc.cluster.local.", dns.TypeA)
+		soa := f.Authority[0].(*dns.SOA)
+		if soa.Minttl != want || soa.Hdr.Ttl != want {
+			t.Errorf("TTL %d: SOA for %d s, minimum %d, want %d", ttl, soa.Hdr.Ttl, soa.Minttl, want)
+		}
+	}
+}
+
+func TestAnAddressAsExternalNameIsNoRecord(t *testing.T) {
+	v := view(t, options, snapshot(external("shop", "four", "192.0.2.1"), external("shop", "six", "2001:db8::1")))
+	for _, q := range []string{"A four.shop.svc.cluster.local", "CNAME four.shop.svc.cluster.local", "AAAA six.shop.svc.cluster.local"} {
+		if got := dig(t, v, q); got != "NODATA" {
+			t.Errorf("dig %s: got %s", q, got)
+		}
+	}
+}
+
 func TestOneAddressOfTwoHeadlessServicesHasTwoNames(t *testing.T) {
 	s := snapshot(headless("shop", "a"), slice("shop", "a", "a-1", "10.244.1.5"), headless("shop", "b"), slice("shop", "b", "b-1", "x=10.244.1.5"))
 	v := view(t, options, s)

@@ -86,6 +86,9 @@ func (v *View) Types(name string) []uint16 {
 			out = append(out, dns.TypeSOA)
 		}
 	}
+	if n.addr.IsValid() {
+		out = append(out, addressType(n.addr))
+	}
 	slices.Sort(out)
 	return out
 }

@@ -21,6 +21,8 @@ type View struct {
 	services model.Map[string, *service]       // by serviceKey
 	spaces   model.Map[string, int]            // namespace label in wire format -> Services that have names
 	addrs    model.Map[netip.Addr, *backNames] // reverse names
+	podsOf   model.Map[model.Name, *model.Pod] // the Pods in podAddrs
+	podAddrs model.Map[podKey, int]            // addresses of Pods -> how many Pods have them; where they are verified
 	from     *model.Snapshot                   // set in a View that compiles what it is asked for: Of
 }
 
@@ -69,6 +71,7 @@ func (v *View) Apply(s *model.Snapshot, c model.Change) (*View, int) {
 	for _, name := range names {
 		changed += next.put(name, next.compile(s.Services.At(name), s.Backends(name)))
 	}
+	next.applyPods(s, c, !v.synced)
 	next.stamp(s)
 	return &next, changed
 }

@@ -1,118 +1,151 @@
 package server
 
 import (
-	"sync/atomic"
-	"time"
+	"sync"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/podway/podway/internal/hop/dns/answers"
 )
 
-// seen is one question that was answered.
-type seen struct {
-	tcp, v6, upstream bool
-	typ               uint16
-	zone              answers.Zone
-	rcode             int
-	took              time.Duration
-}
-
-// types are the question types with a label of their own; all others are "other", as in CoreDNS.
-var types = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypePTR, dns.TypeTXT, dns.TypeCNAME, dns.TypeSOA, dns.TypeNS,
-	dns.TypeMX, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeDS, dns.TypeDNSKEY, dns.TypeNAPTR, dns.TypeANY}
-
-const (
-	rcodes = 24 // including the extended ones, the last stands for all above
-	zones  = 3
-)
-
-// Metrics counts questions under CoreDNS's names, so that dashboards made for it go on working. The series in use are
-// kept at hand: counting costs no look-up.
+// Metrics counts questions under CoreDNS's names, so that dashboards made for it go on working. Each UDP socket counts
+// in a tally of its own; they are added up when somebody asks.
 type Metrics struct {
-	server    string
-	requests  *prometheus.CounterVec
-	responses *prometheus.CounterVec
-	duration  *prometheus.HistogramVec
+	server string
+	names  [zones]string
+	shared *tally // of everything but the UDP sockets' own answers
 
-	byType  [2][2][zones][]atomic.Pointer[prometheus.Counter] // tcp, IPv6, zone, type
-	byRcode [2][zones][rcodes]atomic.Pointer[prometheus.Counter]
-	byZone  [zones]atomic.Pointer[prometheus.Observer]
-	names   [zones]string
+	mu    sync.Mutex
+	all   []*tally // for ever: a counter never goes back
+	spare []*tally
+
+	requests, responses, duration, questionSize, answerSize *prometheus.Desc
 }
 
 // NewMetrics makes the metrics of a server whose zone is domain, with a final dot.
 func NewMetrics(domain string) *Metrics {
-	labels := []string{"server", "zone", "view"}
-	m := &Metrics{server: "dns://:53", names: [zones]string{".", domain, "arpa."},
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_requests_total",
-			Help: "DNS questions by zone, protocol, address family (1 IPv4, 2 IPv6) and type."}, append(labels, "proto", "family", "type")),
-		responses: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "coredns_dns_responses_total",
-			Help: "DNS answers by zone, response code and what answered."}, append(labels, "rcode", "plugin")),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "coredns_dns_request_duration_seconds",
-			Help: "Time from reading a question to having sent its answer.", Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16)}, labels),
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("coredns_dns_"+name, help, append([]string{"server", "zone", "view"}, labels...), nil)
 	}
-	for i := range m.byType {
-		for j := range m.byType[i] {
-			for z := range zones {
-				m.byType[i][j][z] = make([]atomic.Pointer[prometheus.Counter], len(types)+1)
-			}
-		}
+	m := &Metrics{server: "dns://:53", names: [zones]string{".", domain, "arpa."}, shared: &tally{},
+		requests:     desc("requests_total", "DNS questions by zone, protocol, address family (1 IPv4, 2 IPv6) and type.", "proto", "family", "type"),
+		responses:    desc("responses_total", "DNS answers by zone, response code and what answered.", "rcode", "plugin"),
+		duration:     desc("request_duration_seconds", "Time from reading a question, or the batch of questions that it came in, to having sent the answer."),
+		questionSize: desc("request_size_bytes", "Size of questions.", "proto"),
+		answerSize:   desc("response_size_bytes", "Size of answers.", "proto"),
 	}
+	m.all = []*tally{m.shared}
 	return m
+}
+
+// seen counts one question that was answered apart from a UDP socket's loop.
+func (m *Metrics) seen(s seen) {
+	m.shared.count(s)
+	m.shared.took(s.zone, 1, s.took)
+}
+
+// borrow returns a tally for one goroutine alone.
+func (m *Metrics) borrow() *tally {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.spare); n > 0 {
+		t := m.spare[n-1]
+		m.spare = m.spare[:n-1]
+		return t
+	}
+	t := &tally{}
+	m.all = append(m.all, t)
+	return t
+}
+
+// giveBack ends the use of a tally; what it counted stays.
+func (m *Metrics) giveBack(t *tally) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.spare = append(m.spare, t)
 }
 
 // Describe and Collect make Metrics a prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	m.requests.Describe(ch)
-	m.responses.Describe(ch)
-	m.duration.Describe(ch)
+	for _, d := range []*prometheus.Desc{m.requests, m.responses, m.duration, m.questionSize, m.answerSize} {
+		ch <- d
+	}
 }
 
-// Collect sends the current values.
+// Collect sends the current values of all series that have counted anything.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	m.requests.Collect(ch)
-	m.responses.Collect(ch)
-	m.duration.Collect(ch)
-}
-
-// seen counts one question.
-func (m *Metrics) seen(s seen) {
-	t, zone := typeIndex(s.typ), m.names[s.zone]
-	at(&m.byType[index(s.tcp)][index(s.v6)][s.zone][t], func() prometheus.Counter {
-		name := "other"
-		if t < len(types) {
-			name = dns.TypeToString[types[t]]
-		}
-		return m.requests.WithLabelValues(m.server, zone, "", pick(s.tcp, "tcp", "udp"), pick(s.v6, "2", "1"), name)
-	}).Inc()
-	rcode := min(s.rcode, rcodes-1)
-	at(&m.byRcode[index(s.upstream)][s.zone][rcode], func() prometheus.Counter {
-		return m.responses.WithLabelValues(m.server, zone, "", dns.RcodeToString[rcode], pick(s.upstream, "forward", "kubernetes"))
-	}).Inc()
-	at(&m.byZone[s.zone], func() prometheus.Observer {
-		return m.duration.WithLabelValues(m.server, zone, "")
-	}).Observe(s.took.Seconds())
-}
-
-// at returns the series in a slot, made on first use.
-func at[T any](slot *atomic.Pointer[T], make func() T) T {
-	if p := slot.Load(); p != nil {
-		return *p
-	}
-	x := make()
-	slot.Store(&x)
-	return x
-}
-
-func typeIndex(typ uint16) int {
-	for i, t := range types {
-		if t == typ {
-			return i
+	sum := m.sum()
+	for z, zone := range m.names {
+		m.collectZone(ch, sum, z, zone)
+		for tcp, proto := range protos {
+			m.collectSizes(ch, m.questionSize, &sum.question[tcp][z], zone, proto)
+			m.collectSizes(ch, m.answerSize, &sum.answer[tcp][z], zone, proto)
+			for v6, family := range [2]string{"1", "2"} {
+				for t := range sum.requests[tcp][v6][z] {
+					counter(ch, m.requests, sum.requests[tcp][v6][z][t].Load(), m.server, zone, "", proto, family, typeName(t))
+				}
+			}
 		}
 	}
-	return len(types)
+}
+
+var protos = [2]string{"udp", "tcp"}
+
+// collectZone sends answers and durations of one zone.
+func (m *Metrics) collectZone(ch chan<- prometheus.Metric, sum *tally, z int, zone string) {
+	for up, plugin := range [2]string{"kubernetes", "forward"} {
+		for rcode := range sum.responses[up][z] {
+			counter(ch, m.responses, sum.responses[up][z][rcode].Load(), m.server, zone, "", dns.RcodeToString[rcode], plugin)
+		}
+	}
+	h := &sum.durations[z]
+	buckets, at, n := map[float64]uint64{}, firstDuration, uint64(0)
+	for i := range h.counts {
+		n += h.counts[i].Load()
+		if i < len(h.counts)-1 {
+			buckets[at.Seconds()] = n
+			at *= 2
+		}
+	}
+	if n > 0 {
+		ch <- prometheus.MustNewConstHistogram(m.duration, n, float64(h.sum.Load())/1e9, buckets, m.server, zone, "")
+	}
+}
+
+func (m *Metrics) collectSizes(ch chan<- prometheus.Metric, d *prometheus.Desc, h *sizeCounts, zone, proto string) {
+	buckets, n := map[float64]uint64{}, uint64(0)
+	for i := range h.counts {
+		n += h.counts[i].Load()
+		if i < len(sizes) {
+			buckets[float64(sizes[i])] = n
+		}
+	}
+	if n > 0 {
+		ch <- prometheus.MustNewConstHistogram(d, n, float64(h.sum.Load()), buckets, m.server, zone, "", proto)
+	}
+}
+
+func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, n uint64, labels ...string) {
+	if n > 0 {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+}
+
+// sum adds all tallies up.
+func (m *Metrics) sum() *tally {
+	sum := &tally{}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.all {
+		sum.add(t)
+	}
+	return sum
+}
+
+func typeName(i int) string {
+	if i < len(types) {
+		return dns.TypeToString[types[i]]
+	}
+	return "other"
 }
 
 func index(b bool) int {
@@ -120,11 +153,4 @@ func index(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-func pick(b bool, yes, no string) string {
-	if b {
-		return yes
-	}
-	return no
 }

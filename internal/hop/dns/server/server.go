@@ -51,7 +51,7 @@ type Options struct {
 type Server struct {
 	o     Options
 	slots chan struct{} // one for each question on the slow path
-	conns chan struct{} // one for each TCP connection
+	conns *crowd        // TCP connections
 	quit  context.Context
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
@@ -87,7 +87,7 @@ func New(o Options) *Server {
 	if o.Handler == nil {
 		o.Handler = blocks.Plain(o.View, o.Upstream).Serve
 	}
-	s := &Server{o: o, slots: make(chan struct{}, o.MaxSlow), conns: make(chan struct{}, o.MaxConns), open: map[netip.AddrPort]*listener{}}
+	s := &Server{o: o, slots: make(chan struct{}, o.MaxSlow), conns: &crowd{limit: o.MaxConns, open: map[*tcpConn]bool{}}, open: map[netip.AddrPort]*listener{}}
 	s.quit, s.stop = context.WithCancel(context.Background())
 	return s
 }

@@ -414,22 +414,3 @@ func TestTooManyQuestionsUpstreamAreToldAtOnce(t *testing.T) {
 		t.Errorf("names of the cluster must not suffer: got %s", got)
 	}
 }
-
-func TestConnectionsAreBounded(t *testing.T) {
-	_, addr := start(t, Options{MaxConns: 1})
-	one, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer one.Close()
-	time.Sleep(50 * time.Millisecond)
-	two, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer two.Close()
-	two.SetReadDeadline(time.Now().Add(3 * time.Second))
-	if _, err := two.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the second connection was not closed: %v", err)
-	}
-}

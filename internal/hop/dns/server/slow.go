@@ -42,7 +42,7 @@ func malformed(msg []byte) ([]byte, seen) {
 	copy(out, msg[:3])
 	out[2] = out[2]&^0x06 | 0x80 // QR, neither AA nor TC
 	out[3] = dns.RcodeFormatError
-	return out, seen{rcode: dns.RcodeFormatError}
+	return out, seen{rcode: dns.RcodeFormatError, answer: len(out)}
 }
 
 func reply(q *dns.Msg, rcode int) *dns.Msg {
@@ -79,5 +79,6 @@ func pack(q, a *dns.Msg, tcp bool, zone answers.Zone) ([]byte, seen) {
 	if err != nil {
 		return nil, seen{}
 	}
+	what.answer = len(out)
 	return out, what
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/podway/podway/internal/hop/dns/answers"
@@ -34,55 +36,61 @@ func (s *Server) serveTCP(l *net.TCPListener) {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		select {
-		case s.conns <- struct{}{}:
-			s.wg.Go(func() {
-				defer func() { <-s.conns }()
-				s.serveConn(c)
-			})
-		default:
+		t := &tcpConn{Conn: c}
+		t.touch()
+		if !s.conns.enter(t) {
 			c.Close()
+			continue
 		}
+		s.wg.Go(func() {
+			defer s.conns.leave(t)
+			s.serveConn(t)
+		})
 	}
 }
 
 // tcpConn is one connection; answers are written as they become ready.
 type tcpConn struct {
 	net.Conn
-	mu   sync.Mutex // of writing
-	slow sync.WaitGroup
+	heard   atomic.Int64 // when the last question came, or the connection; Unix nanoseconds
+	pending atomic.Int32 // questions on the slow path
+	slow    sync.WaitGroup
+
+	mu  sync.Mutex // of writing
+	out []byte
 }
 
 // serveConn answers the questions of one connection until it is idle, broken or the server closes.
-func (s *Server) serveConn(conn net.Conn) {
-	c := &tcpConn{Conn: conn}
-	stop := context.AfterFunc(s.quit, func() { conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer conn.Close()
+func (s *Server) serveConn(c *tcpConn) {
+	stop := context.AfterFunc(s.quit, func() { c.SetReadDeadline(time.Unix(1, 0)) })
+	defer c.Close()
 	defer c.slow.Wait()
 	defer stop()
 	var q answers.Query
 	var out []byte
-	from := netip.MustParseAddrPort(conn.RemoteAddr().String())
+	from := netip.MustParseAddrPort(c.RemoteAddr().String())
 	v6 := isV6(from)
 	room := make(chan struct{}, pipeline)
-	for in := bufio.NewReader(conn); ; {
+	for in := bufio.NewReader(c); ; {
 		msg, err := s.readMessage(c, in)
 		if err != nil {
 			return
 		}
+		c.touch()
 		began := time.Now()
 		if reply, what, ok := s.quick(&q, out, msg, true, began); ok {
-			out = reply[:0]
+			out = kept(reply)
 			if c.write(reply) != nil {
 				return
 			}
-			what.v6, what.took = v6, time.Since(began)
+			what.v6, what.question, what.answer, what.took = v6, len(msg), len(reply), time.Since(began)
 			s.o.Metrics.seen(what)
 			continue
 		}
 		room <- struct{}{}
+		c.pending.Add(1)
 		c.slow.Go(func() {
-			defer func() { <-room }()
+			defer func() { c.pending.Add(-1); <-room }()
 			s.slowTCP(c, msg, from, began)
 		})
 	}
@@ -97,7 +105,7 @@ func (s *Server) slowTCP(c *tcpConn, msg []byte, from netip.AddrPort, began time
 		c.Close()
 		return
 	}
-	what.tcp, what.v6, what.took = true, isV6(from), time.Since(began)
+	what.tcp, what.v6, what.question, what.took = true, isV6(from), len(msg), time.Since(began)
 	s.o.Metrics.seen(what)
 }
 
@@ -111,7 +119,11 @@ func (s *Server) readMessage(c *tcpConn, in *bufio.Reader) ([]byte, error) {
 	if _, err := io.ReadFull(in, size[:]); err != nil {
 		return nil, err
 	}
-	msg := make([]byte, binary.BigEndian.Uint16(size[:]))
+	n := int(binary.BigEndian.Uint16(size[:]))
+	if n > maxQuery { // no question is that long; room for it is not the client's to ask for
+		return nil, fmt.Errorf("dns: a question of %d bytes", n)
+	}
+	msg := make([]byte, n)
 	_, err := io.ReadFull(in, msg)
 	return msg, err
 }
@@ -121,7 +133,16 @@ func (c *tcpConn) write(msg []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.SetWriteDeadline(time.Now().Add(writeTime))
-	bufs := net.Buffers{binary.BigEndian.AppendUint16(nil, uint16(len(msg))), msg}
-	_, err := bufs.WriteTo(c.Conn)
+	c.out = append(binary.BigEndian.AppendUint16(c.out[:0], uint16(len(msg))), msg...)
+	_, err := c.Conn.Write(c.out)
+	c.out = kept(c.out)
 	return err
+}
+
+// kept is a buffer for the next answer; a large one is not held for as long as a client stays.
+func kept(buf []byte) []byte {
+	if cap(buf) > maxQuery {
+		return nil
+	}
+	return buf[:0]
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -14,29 +15,63 @@ import (
 // maxQuery is the largest datagram taken for a question.
 const maxQuery = 4096
 
-// serveUDP answers the datagrams of one socket until it is closed.
+// batch is how many datagrams are read and answered with one system call each.
+const batch = 32
+
+// udpLoop is what one UDP socket's goroutine works with.
+type udpLoop struct {
+	s     *Server
+	c     *net.UDPConn
+	b     socket.Batch
+	tally *tally
+	q     answers.Query
+	began time.Time  // when the datagrams at hand were read
+	fast  [zones]int // how many of them were answered at once, by zone
+}
+
+// serveUDP answers the datagrams of one socket until it is closed. The clock is read twice for each batch, not for each
+// question: a question's time is its batch's.
 func (s *Server) serveUDP(c *net.UDPConn) {
-	var q answers.Query
-	buf, out, oob := make([]byte, maxQuery), make([]byte, 0, maxQuery), make([]byte, socket.OOBSize)
+	b, err := socket.NewBatch(c, batch, maxQuery, answers.MaxUDP)
+	if err != nil {
+		slog.Error("a DNS socket cannot be read", "hop", "dns", "address", c.LocalAddr(), "err", err)
+		return
+	}
+	l := udpLoop{s: s, c: c, b: b, tally: s.o.Metrics.borrow()}
+	defer s.o.Metrics.giveBack(l.tally)
 	for {
-		n, m, _, from, err := c.ReadMsgUDPAddrPort(buf, oob)
+		n, err := b.Receive()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // an error of one datagram, or of the machine: never spin on it
-			time.Sleep(time.Millisecond)
+		if err != nil {
+			socket.Pause()
 			continue
 		}
-		began := time.Now()
-		reply, what, ok := s.quick(&q, out, buf[:n], false, began)
-		control := socket.Reply(oob[:m])
-		if ok {
-			_, _, _ = c.WriteMsgUDPAddrPort(reply, control, from)
-			what.v6, what.took = isV6(from), time.Since(began)
-			s.o.Metrics.seen(what)
+		l.answer(n)
+	}
+}
+
+// answer answers the n datagrams at hand.
+func (l *udpLoop) answer(n int) {
+	l.began, l.fast = time.Now(), [zones]int{}
+	for i := range n {
+		msg := l.b.Message(i)
+		reply, what, ok := l.s.quick(&l.q, l.b.Room(i), msg, false, l.began)
+		if !ok {
+			from, control := l.b.Peer(i)
+			l.s.slowUDP(l.c, bytes.Clone(msg), control, from, l.began)
 			continue
 		}
-		s.slowUDP(c, bytes.Clone(buf[:n]), bytes.Clone(control), from, began)
+		l.b.Answer(i, reply)
+		l.fast[what.zone]++
+		what.v6, what.question, what.answer = l.b.IsV6(i), len(msg), len(reply)
+		l.tally.count(what)
+	}
+	_ = l.b.Send() // who cannot be reached asks again
+	took := time.Since(l.began)
+	for zone, n := range l.fast {
+		l.tally.took(answers.Zone(zone), n, took)
 	}
 }
 
@@ -47,7 +82,7 @@ func (s *Server) slowUDP(c *net.UDPConn, msg, control []byte, from netip.AddrPor
 			return
 		}
 		_, _, _ = c.WriteMsgUDPAddrPort(reply, control, from)
-		what.v6, what.took = isV6(from), time.Since(began)
+		what.v6, what.question, what.took = isV6(from), len(msg), time.Since(began)
 		s.o.Metrics.seen(what)
 	}
 	select {

@@ -1,0 +1,94 @@
+// Command dns measures podway's DNS server beside CoreDNS, with its kubernetes plugin and the Corefile of kubeadm, and beside
+// knot with a static zone of the same names. podway and CoreDNS watch the same API server. Each server has one processor for
+// itself, the generator and the API server another; rounds of all servers take turns and medians count. Every answer's code
+// and number of records is checked. It prints a table, then RESULT.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/podway/podway/bench/dnspeer"
+)
+
+// options of the command line.
+type options struct {
+	rounds   int
+	each     time.Duration
+	rate     int
+	changes  int
+	cluster  dnspeer.Cluster
+	scaling  bool
+	profile  string
+	generate string
+	serve    bool
+	api      string
+	listen   string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds; medians count")
+	flag.DurationVar(&o.each, "for", 2*time.Second, "how long each measurement takes")
+	flag.IntVar(&o.rate, "rate", 3000, "questions a second when times are measured")
+	flag.IntVar(&o.changes, "changes", 100, "Service changes a second in the last measurement of a round")
+	flag.IntVar(&o.cluster.Services, "services", dnspeer.Medium.Services, "Services; a multiple of 50")
+	flag.IntVar(&o.cluster.Endpoints, "endpoints", dnspeer.Medium.Endpoints, "endpoints")
+	flag.BoolVar(&o.scaling, "scaling", true, "measure podway with two processors too")
+	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of podway's server to this file")
+	flag.StringVar(&o.generate, "generate", "", "internal: be the generator")
+	flag.BoolVar(&o.serve, "serve", false, "internal: be podway's server")
+	flag.StringVar(&o.api, "api", "", "internal: API server of -serve")
+	flag.StringVar(&o.listen, "listen", "", "internal: address of -serve")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "dns:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	switch {
+	case o.generate != "":
+		return generate(o)
+	case o.serve:
+		return serve(ctx, o)
+	}
+	if err := moveAway(); err != nil {
+		return err
+	}
+	dnspeer.Prefer()
+	return measure(ctx, o)
+}
+
+const moved = "PODWAY_BENCH_MOVED"
+
+// moveAway starts this program again on the processor that is not the servers'.
+func moveAway() error {
+	if os.Getenv(moved) != "" {
+		return nil
+	}
+	if runtime.NumCPU() < 2 {
+		fmt.Println("one processor: servers and generator share it, so questions a second say little; CPU time for each does")
+	}
+	taskset, err := exec.LookPath("taskset")
+	if err != nil {
+		return fmt.Errorf("taskset is missing (package util-linux): %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self}, os.Args[1:]...)
+	return syscall.Exec(taskset, args, append(os.Environ(), moved+"=1"))
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podway/podway/bench/dnspeer"
+	"github.com/podway/podway/internal/nettest/apiserver"
+)
+
+// seed of the questions.
+const seed = 1
+
+// bench is the servers under measurement and what feeds them.
+type bench struct {
+	options
+	api     *apiserver.Server
+	servers []*dnspeer.Process
+	of      map[string]*figures
+	round   int // of changes
+}
+
+// measure starts everything, measures, and prints.
+func measure(ctx context.Context, o options) error {
+	root, err := dnspeer.Root()
+	if err != nil {
+		return err
+	}
+	fmt.Println("building CoreDNS (a minute the first time)")
+	program, err := dnspeer.Build(ctx, root)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bench-dns-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{options: o, of: map[string]*figures{}}
+	if b.api, err = apiserver.Start("127.0.0.1:0"); err != nil {
+		return err
+	}
+	defer b.api.Close()
+	if err := b.api.Put(o.cluster.Objects()...); err != nil {
+		return err
+	}
+	defer b.stop()
+	if err := b.start(ctx, program, dir); err != nil {
+		return err
+	}
+	fmt.Printf("%d Services, %d endpoints; %s; no EDNS; podway's own generator, %d sockets, %d questions on their way\n%s, %s, podway and knot on processor %d, the rest on %d\n",
+		o.cluster.Services, o.cluster.Endpoints, dnspeer.MixText, sockets, sockets*window, dnspeer.CoreDNSVersion(ctx, program), "kubeadm's Corefile", dnspeer.CPU(), dnspeer.LoadCPU())
+	for n := range o.rounds {
+		for _, p := range b.servers {
+			if err := b.measure(ctx, p); err != nil {
+				return fmt.Errorf("round %d: %s: %w", n+1, p.Name, err)
+			}
+		}
+	}
+	if o.scaling {
+		if err := b.scale(ctx); err != nil {
+			return err
+		}
+	}
+	b.print()
+	return nil
+}
+
+// start starts the servers and waits until each answers, one after the other.
+func (b *bench) start(ctx context.Context, program, dir string) error {
+	up, closer, err := dnspeer.Upstream()
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { closer.Close() })
+	cpu := strconv.Itoa(dnspeer.CPU())
+	for _, begin := range []func() (*dnspeer.Process, error){
+		func() (*dnspeer.Process, error) { return b.podway(ctx, cpu) },
+		func() (*dnspeer.Process, error) { return dnspeer.StartCoreDNS(ctx, program, dir, cpu, b.api.URL(), up) },
+		func() (*dnspeer.Process, error) { return dnspeer.StartKnot(ctx, dir, cpu, b.cluster) },
+	} {
+		p, err := begin()
+		if err != nil {
+			return err
+		}
+		b.servers = append(b.servers, p)
+		b.of[p.Name] = &figures{}
+		wait, cancel := context.WithTimeout(ctx, time.Minute)
+		err = p.Await(wait, b.cluster.Questions(seed)[0])
+		cancel()
+		if err != nil {
+			return err
+		}
+		p.Pause()
+	}
+	return nil
+}
+
+func (b *bench) podway(ctx context.Context, cpus string) (*dnspeer.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	addr, err := dnspeer.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{self, "-serve", "-api", b.api.URL(), "-listen", addr.String()}
+	if b.profile != "" {
+		args = append(args, "-profile", b.profile)
+	}
+	return dnspeer.Start(ctx, "podway", addr, cpus, nil, args...)
+}
+
+func (b *bench) stop() {
+	for _, p := range b.servers {
+		p.Stop()
+	}
+}
+
+// measure is one server's part of a round: as fast as it can, at a given rate, and as fast as it can under changes. The
+// others stand still.
+func (b *bench) measure(ctx context.Context, p *dnspeer.Process) error {
+	p.Resume()
+	defer p.Pause()
+	time.Sleep(300 * time.Millisecond) // what changed while it stood still
+	f := b.of[p.Name]
+	fast, cpu, err := b.load(ctx, p, job{Window: window})
+	if err != nil {
+		return err
+	}
+	f.qps, f.cpu = append(f.qps, fast.QPS()), append(f.cpu, cpu)
+	f.lost += fast.Lost
+	paced, _, err := b.load(ctx, p, job{Rate: b.rate})
+	if err != nil {
+		return err
+	}
+	f.p50, f.p99 = append(f.p50, paced.P50), append(f.p99, paced.P99)
+	f.lost += paced.Lost
+	if p.Name == "knot" { // its zone is static
+		return nil
+	}
+	stop := b.change(ctx)
+	changing, cpu, err := b.load(ctx, p, job{Window: window})
+	if e := stop(); err == nil {
+		err = e
+	}
+	f.changing, f.changingCPU = append(f.changing, changing.QPS()), append(f.changingCPU, cpu)
+	return err
+}
+
+// change changes Services until its result is called.
+func (b *bench) change(ctx context.Context) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(time.Second / time.Duration(max(b.changes, 1)))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-tick.C:
+			}
+			b.round++
+			if err := b.api.Put(b.cluster.Service(b.round*7919%b.cluster.Services, b.round)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return func() error { cancel(); return <-ended }
+}
+
+// job is what the generator is told.
+type job struct {
+	To           netip.AddrPort
+	Cluster      dnspeer.Cluster
+	Sockets      int
+	Window, Rate int
+	For          time.Duration
+	First        uint64 // seed
+}
+
+const (
+	sockets = 16
+	window  = 32
+)
+
+// load runs the generator and returns what it saw and the server's processor time for each answer.
+func (b *bench) load(ctx context.Context, p *dnspeer.Process, j job) (dnspeer.Seen, time.Duration, error) {
+	return b.loadOn(ctx, p, j, dnspeer.LoadCPU())
+}
+
+func (b *bench) loadOn(ctx context.Context, p *dnspeer.Process, j job, cpu int) (s dnspeer.Seen, each time.Duration, err error) {
+	j.To, j.Cluster, j.Sockets, j.For, j.First = p.Addr, b.cluster, sockets, b.each, seed
+	before, err := p.CPUTime()
+	if err != nil {
+		return s, 0, err
+	}
+	if s, err = generator(ctx, j, cpu); err != nil {
+		return s, 0, err
+	}
+	after, err := p.CPUTime()
+	if err != nil || s.Answered == 0 {
+		return s, 0, errors.Join(err, fmt.Errorf("%d of %d questions answered\n%s", s.Answered, s.Sent, p.Log()))
+	}
+	if s.Wrong > 0 {
+		return s, 0, fmt.Errorf("%d of %d answers are wrong: %s", s.Wrong, s.Answered, s.Example)
+	}
+	return s, (after - before) / time.Duration(s.Answered), nil
+}
+
+// generator is this program again, on a processor.
+func generator(ctx context.Context, j job, cpu int) (s dnspeer.Seen, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return s, err
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return s, err
+	}
+	c := exec.CommandContext(ctx, "taskset", "-c", strconv.Itoa(cpu), self, "-generate", string(text))
+	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off")
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		return s, fmt.Errorf("generator: %w\n%s", err, strings.TrimSpace(errs.String()))
+	}
+	return s, json.Unmarshal(out.Bytes(), &s)
+}
+
+// generate is that other run.
+func generate(o options) error {
+	var j job
+	if err := json.Unmarshal([]byte(o.generate), &j); err != nil {
+		return err
+	}
+	s, err := dnspeer.Load{To: j.To, Questions: j.Cluster.Questions(j.First), Sockets: j.Sockets, Window: j.Window, Rate: j.Rate, For: j.For}.Run()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(s)
+}

@@ -1,0 +1,189 @@
+package dnspeer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Process is a server that runs as a process of its own.
+type Process struct {
+	Name string
+	Addr netip.AddrPort // where it answers
+	cmd  *exec.Cmd
+	log  *tail
+	done chan struct{}
+}
+
+// CPU is the processor that servers run on, LoadCPU the one of the generator: different ones where there are two.
+func CPU() int { return 0 }
+
+// LoadCPU is the processor of the generator and of all else.
+func LoadCPU() int { return min(1, runtime.NumCPU()-1) }
+
+// tail keeps the last of what a process says.
+type tail struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.buf.Len() > 1<<16 {
+		t.buf.Reset()
+	}
+	return t.buf.Write(p)
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.String()
+}
+
+// Start runs a program with the processors in cpus ("0", "0,1"; "" = all) and one thread of Go code for each, before other
+// processes of the machine where that is allowed.
+func Start(ctx context.Context, name string, addr netip.AddrPort, cpus string, env []string, args ...string) (*Process, error) {
+	if cpus != "" {
+		args = append([]string{"taskset", "-c", cpus}, args...)
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(1+strings.Count(cpus, ",")))
+	}
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	c.Env = append(os.Environ(), env...)
+	p := &Process{Name: name, Addr: addr, cmd: c, log: &tail{}, done: make(chan struct{})}
+	c.Stdout, c.Stderr = p.log, p.log
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, c.Process.Pid, priority)
+	go func() { _ = c.Wait(); close(p.done) }()
+	return p, nil
+}
+
+// priority is the nice value of servers and generator, alike.
+const priority = -10
+
+// Prefer gives this process the same priority, where that is allowed.
+func Prefer() { _ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, priority) }
+
+// Await waits until the server answers a question rightly.
+func (p *Process) Await(ctx context.Context, q Question) error {
+	for {
+		m := new(dns.Msg).SetQuestion(q.Name, q.Type)
+		c := dns.Client{Timeout: 200 * time.Millisecond}
+		a, _, err := c.ExchangeContext(ctx, m, p.Addr.String())
+		if err == nil && a.Rcode == q.Rcode && len(a.Answer) == q.Answers {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer %s: %w\n%s", p.Name, q.Name, errors.Join(err, ctx.Err()), p.log)
+		case <-p.done:
+			return fmt.Errorf("%s ended:\n%s", p.Name, p.log)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// CPUTime is what the process has used so far, in its own code and in the kernel.
+func (p *Process) CPUTime() (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	var ticks time.Duration
+	for _, f := range fields[11:13] { // utime, stime
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			return 0, err
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * time.Second / 100, nil // USER_HZ
+}
+
+// Memory is a line of /proc/PID/status, such as VmRSS or VmHWM, in KiB.
+func (p *Process) Memory(line string) (kib int, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(b)) {
+		if n, _ := fmt.Sscanf(l, line+": %d kB", &kib); n == 1 {
+			return kib, nil
+		}
+	}
+	return 0, fmt.Errorf("%s: no %s", p.Name, line)
+}
+
+// ResetPeak makes VmHWM begin anew.
+func (p *Process) ResetPeak() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)
+}
+
+// Pid is the process's.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Log is the last of what the process said.
+func (p *Process) Log() string { return p.log.String() }
+
+// Pause and Resume stop the process for the time that others are measured.
+func (p *Process) Pause() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume ends Pause.
+func (p *Process) Resume() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Stop kills the process and waits for its end.
+func (p *Process) Stop() {
+	p.Resume()
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// FreePort is an address on loopback that nobody listens on, neither by UDP nor by TCP.
+func FreePort() (netip.AddrPort, error) {
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return netip.AddrPort{}, err
+		}
+		addr := netip.MustParseAddrPort(l.Addr().String())
+		u, err := net.ListenPacket("udp", addr.String())
+		l.Close()
+		if err == nil {
+			u.Close()
+			return addr, nil
+		}
+	}
+	return netip.AddrPort{}, errors.New("no free port on loopback")
+}
+
+// Upstream is a server for the names that are not the cluster's: it knows none. Servers ask it when they start.
+func Upstream() (netip.AddrPort, io.Closer, error) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return netip.AddrPort{}, nil, err
+	}
+	s := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeNameError))
+	})}
+	go func() { _ = s.ActivateAndServe() }()
+	return netip.MustParseAddrPort(pc.LocalAddr().String()), pc, nil
+}
