@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -78,7 +77,7 @@ func moveAway() error {
 	if os.Getenv(moved) != "" {
 		return nil
 	}
-	if runtime.NumCPU() < 2 {
+	if dnspeer.LoadCPU() == dnspeer.CPU() {
 		fmt.Println("one processor: servers and generator share it, so questions a second say little; CPU time for each does")
 	}
 	taskset, err := exec.LookPath("taskset")

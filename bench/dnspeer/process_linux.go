@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +32,13 @@ type Process struct {
 func CPU() int { return 0 }
 
 // LoadCPU is the processor of the generator and of all else.
-func LoadCPU() int { return min(1, runtime.NumCPU()-1) }
+func LoadCPU() int {
+	b, err := os.ReadFile("/proc/cpuinfo") // unlike runtime.NumCPU it does not depend on where this process may run
+	if err != nil || bytes.Count(b, []byte("\nprocessor")) == 0 {
+		return 0
+	}
+	return 1
+}
 
 // tail keeps the last of what a process says.
 type tail struct {
