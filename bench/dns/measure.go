@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/podway/podway/bench/dnspeer"
-	"github.com/podway/podway/internal/nettest/apiserver"
+	"github.com/podway/podway/bench/apiserver"
 )
 
 // seed of the questions.
