@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podway/podway/bench/dnspeer"
 	"github.com/podway/podway/bench/apiserver"
+	"github.com/podway/podway/bench/dnspeer"
 )
 
 // seed of the questions.
