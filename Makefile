@@ -66,8 +66,8 @@ conformance: deps build ## Kubernetes' own tests on `podway up`: make conformanc
 	@cd lab/conformance && go build -o ../../bin/conformance .
 	$(SUDO) bin/conformance -root . -proxy-mode $(MODE) -focus '$(FOCUS)' $(ARGS)
 
-bench-%: ## a benchmark beside its peer, for example: make bench-nft
-	$(SUDO) go run ./bench/$*
+bench-%: ## a benchmark beside its peer, for example: make bench-nft, or make bench-proxy-sync ARGS="-mode iptables"
+	$(SUDO) go run ./bench/$* $(ARGS)
 
 clean: ## delete what was built
 	rm -rf bin

@@ -36,6 +36,7 @@ type world struct {
 	beat    context.CancelFunc // of the far node
 	ready   []bool             // by Pod
 	took    []time.Duration
+	rates   []float64 // of changes, by turn
 }
 
 func bin(program string) string {

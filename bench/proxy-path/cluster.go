@@ -11,15 +11,16 @@ import (
 
 const (
 	mostServices = 60000
+	mostBackends = 8000
 	servicePort  = 80
 	serverPort   = 8080
 )
 
-// objects are the cluster of one lane's node: n Services with two endpoints each. Those of the last one are real.
+// objects are the cluster of one lane's node: n Services. Those of the last one are real.
 type objects struct {
 	node     corev1.Node
-	services []corev1.Service
-	slices   []discoveryv1.EndpointSlice
+	services []*corev1.Service
+	slices   []*discoveryv1.EndpointSlice
 }
 
 // target is the ClusterIP of the last Service.
@@ -53,17 +54,17 @@ func fakePod(i int) netip.Addr {
 
 func serviceName(i int) string { return fmt.Sprintf("svc-%d", i) }
 
-func service(i int) corev1.Service {
+func service(i int) *corev1.Service {
 	ip := clusterIP(i).String()
-	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: serviceName(i)}, Spec: corev1.ServiceSpec{
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: serviceName(i)}, Spec: corev1.ServiceSpec{
 		Type: corev1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
 		Ports: []corev1.ServicePort{{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: servicePort}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: servicePort}},
 	}}
 }
 
-func slice(i int, node string, addrs []netip.Addr) discoveryv1.EndpointSlice {
+func slice(i int, node string, addrs []netip.Addr) *discoveryv1.EndpointSlice {
 	yes, port := true, int32(serverPort)
-	s := discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: serviceName(i) + "-x",
+	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: serviceName(i) + "-x",
 		Labels: map[string]string{discoveryv1.LabelServiceName: serviceName(i)}}}
 	for name, proto := range map[string]corev1.Protocol{"tcp": corev1.ProtocolTCP, "udp": corev1.ProtocolUDP} {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &name, Protocol: &proto, Port: &port})

@@ -13,12 +13,12 @@ import (
 type table map[cell][]sample
 
 type cell struct {
-	services  int
+	size      size
 	lane, job string
 }
 
-func (t table) add(services int, lane, job string, s sample) {
-	c := cell{services, lane, job}
+func (t table) add(n size, lane, job string, s sample) {
+	c := cell{n, lane, job}
 	t[c] = append(t[c], s)
 }
 
@@ -38,11 +38,12 @@ func (t table) median(c cell, of func(sample) float64) float64 {
 func rate(s sample) float64 { return s.Rate }
 func p50(s sample) float64  { return float64(s.P50) / float64(time.Microsecond) }
 func p99(s sample) float64  { return float64(s.P99) / float64(time.Microsecond) }
+func cpu(s sample) float64  { return float64(s.CPU) / float64(time.Microsecond) }
 
 // ratio of a lane's figure to another lane's, as the median over the rounds of the ratios within a round: the two windows
 // of a round lie side by side, so that a noisy moment hits both.
-func (t table) ratio(services int, lane, to, job string, of func(sample) float64) float64 {
-	a, b := t[cell{services, lane, job}], t[cell{services, to, job}]
+func (t table) ratio(n size, lane, to, job string, of func(sample) float64) float64 {
+	a, b := t[cell{n, lane, job}], t[cell{n, to, job}]
 	var v []float64
 	for i := range min(len(a), len(b)) {
 		if d := of(b[i]); d > 0 {
@@ -56,12 +57,12 @@ func (t table) ratio(services int, lane, to, job string, of func(sample) float64
 	return v[len(v)/2]
 }
 
-func (t table) print(out io.Writer, services int, lanes []string) {
+func (t table) print(out io.Writer, n size, lanes []string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "%d Services\tconn/s (1)\tof direct\tp50 us\tp99 us\tconn/s (32)\tof direct\tp99 us\tUDP/s\tof direct\tMiB/s\tof direct\tfailed\t\n", services)
+	fmt.Fprintf(w, "%s\tconn/s (1)\tof direct\tp50 us\tp99 us\tCPU us\tconn/s (32)\tof direct\tp99 us\tUDP/s\tof direct\tMiB/s\tof direct\tfailed\t\n", n)
 	one, many, udp, flood := jobs[0].name(), jobs[1].name(), jobs[2].name(), jobs[3].name()
 	for _, l := range lanes {
-		at := func(job string) cell { return cell{services, l, job} }
+		at := func(job string) cell { return cell{n, l, job} }
 		if len(t[at(one)]) == 0 {
 			fmt.Fprintf(w, "%s\tnot loaded in time\t\n", l)
 			continue
@@ -72,36 +73,53 @@ func (t table) print(out io.Writer, services int, lanes []string) {
 				failed += s.Failed
 			}
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%d\t\n", l,
-			t.median(at(one), rate), t.ratio(services, l, direct, one, rate), t.median(at(one), p50), t.median(at(one), p99),
-			t.median(at(many), rate), t.ratio(services, l, direct, many, rate), t.median(at(many), p99),
-			t.median(at(udp), rate), t.ratio(services, l, direct, udp, rate), t.median(at(flood), rate), t.ratio(services, l, direct, flood, rate), failed)
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%d\t\n", l,
+			t.median(at(one), rate), t.ratio(n, l, direct, one, rate), t.median(at(one), p50), t.median(at(one), p99), t.median(at(one), cpu),
+			t.median(at(many), rate), t.ratio(n, l, direct, many, rate), t.median(at(many), p99),
+			t.median(at(udp), rate), t.ratio(n, l, direct, udp, rate), t.median(at(flood), rate), t.ratio(n, l, direct, flood, rate), failed)
 	}
 	w.Flush()
 }
 
-// result is the line for machines: new connections a second at 32 connections; podway at the largest size, a peer beside it
-// at the largest size that the peer loaded.
-func (t table) result(sizes []int) string {
-	job, largest := jobs[1].name(), slices.Max(sizes)
+// result is the line for machines: new connections a second at 32 connections, and the 99th percentile of connecting with
+// one; podway at the largest size, a peer beside it at the largest size that the peer loaded; then one Service with many
+// endpoints, where the CPU for a connection counts.
+func (t table) result(sizes []size) string {
+	job, one := jobs[1].name(), jobs[0].name()
 	var b strings.Builder
-	fmt.Fprintf(&b, "RESULT services=%d", largest)
+	b.WriteString("RESULT")
 	put := func(key string, v float64) {
 		if v > 0 {
 			fmt.Fprintf(&b, " %s=%.3f", key, v)
 		}
 	}
-	for _, mode := range []string{"nft", "iptables", "ebpf"} {
-		put(mode+"_vs_direct", t.ratio(largest, "podway-"+mode, direct, job, rate))
-		put(mode+"_p99_vs_direct", t.ratio(largest, "podway-"+mode, direct, jobs[0].name(), p99))
+	var growing, many []size
+	for _, s := range sizes {
+		if s.many() {
+			many = append(many, s)
+		} else {
+			growing = append(growing, s)
+		}
+	}
+	for _, n := range growing[max(0, len(growing)-1):] {
+		fmt.Fprintf(&b, " services=%d", n.services)
+		for _, mode := range []string{"nft", "iptables", "ebpf"} {
+			put(mode+"_vs_direct", t.ratio(n, "podway-"+mode, direct, job, rate))
+			put(mode+"_p99_vs_direct", t.ratio(n, "podway-"+mode, direct, one, p99))
+		}
 	}
 	for _, mode := range []string{"nft", "iptables"} {
-		for _, n := range slices.Backward(slices.Sorted(slices.Values(sizes))) {
+		for _, n := range slices.Backward(growing) {
 			if v := t.ratio(n, "podway-"+mode, "kube-proxy-"+mode, job, rate); v > 0 {
 				put(mode+"_vs_kubeproxy", v)
-				fmt.Fprintf(&b, " kubeproxy_%s_services=%d", mode, n)
+				fmt.Fprintf(&b, " kubeproxy_%s_services=%d", mode, n.services)
 				break
 			}
+		}
+	}
+	for _, n := range many {
+		for _, lane := range []string{"podway-nft", "podway-iptables", "podway-ipvs", "podway-ebpf", "kube-proxy-nft", "kube-proxy-iptables"} {
+			put(fmt.Sprintf("%s_%dendpoints_cpu_vs_direct", strings.ReplaceAll(lane, "-", "_"), n.backends), t.ratio(n, lane, direct, one, cpu))
 		}
 	}
 	return b.String()

@@ -16,10 +16,11 @@ import (
 
 // world has a node for each lane, with a client Pod and two server Pods.
 type world struct {
-	net      *nettest.World
-	services int
-	lanes    []*lane
-	closers  []io.Closer
+	net     *nettest.World
+	size    size
+	nodes   int // that were made, also for a lane that was left out
+	lanes   []*lane
+	closers []io.Closer
 }
 
 // lane is one thing that is measured.
@@ -31,20 +32,21 @@ type lane struct {
 	dec    *json.Decoder
 }
 
-func newWorld(ctx context.Context, services int) (*world, error) {
-	n, err := nettest.New()
+func newWorld(ctx context.Context, n size) (*world, error) {
+	w, err := nettest.New()
 	if err != nil {
 		return nil, err
 	}
-	if err := n.UseCgroups(); err != nil { // sockets of one lane must not meet the programs of another
-		return nil, errors.Join(err, n.Close())
+	if err := w.UseCgroups(); err != nil { // sockets of one lane must not meet the programs of another
+		return nil, errors.Join(err, w.Close())
 	}
-	return &world{net: n, services: services}, nil
+	return &world{net: w, size: n}, nil
 }
 
 // add makes the lane's node and loads its rules; took is how long the load took.
 func (w *world) add(ctx context.Context, name, peer string, patient time.Duration) (took time.Duration, err error) {
-	i := len(w.lanes)
+	i := w.nodes
+	w.nodes++
 	node, err := w.net.AddNode(fmt.Sprintf("node-%d", i), 0)
 	if err != nil {
 		return 0, err
@@ -55,8 +57,8 @@ func (w *world) add(ctx context.Context, name, peer string, patient time.Duratio
 		return 0, err
 	}
 	l := &lane{name: name}
-	backends := []netip.Addr{addr(3), addr(4)}
-	for k, a := range backends {
+	var backends []netip.Addr
+	for k, a := range []netip.Addr{addr(3), addr(4)} {
 		h, err := w.net.AddPod(node, fmt.Sprintf("server-%d-%d", i, k), a)
 		if err != nil {
 			return 0, err
@@ -64,14 +66,24 @@ func (w *world) add(ctx context.Context, name, peer string, patient time.Duratio
 		if err := w.listen(h); err != nil {
 			return 0, err
 		}
+		backends = append(backends, a)
+		if w.size.many() {
+			more, err := manyAddresses(node, h, a, k, (w.size.backends-few+1-k)/few)
+			if err != nil {
+				return 0, err
+			}
+			backends = append(backends, more...)
+		}
+	}
+	for _, a := range backends[:few] {
 		l.to = append(l.to, netip.AddrPortFrom(a, serverPort).String())
 	}
 	if err := w.net.Settle(ctx); err != nil {
 		return 0, err
 	}
 	if load := loaders[name]; load != nil {
-		l.to = []string{netip.AddrPortFrom(target(w.services), servicePort).String()}
-		objs := makeObjects(w.services, node.Name, nettest.NodeAddrs(0, i), netip.PrefixFrom(addr(0), 24), backends)
+		l.to = []string{netip.AddrPortFrom(target(w.size.services), servicePort).String()}
+		objs := makeObjects(w.size.services, node.Name, nettest.NodeAddrs(0, i), netip.PrefixFrom(addr(0), 24), backends)
 		ctx, cancel := context.WithTimeout(ctx, patient)
 		defer cancel()
 		start := time.Now()
@@ -91,6 +103,18 @@ func (w *world) add(ctx context.Context, name, peer string, patient time.Duratio
 	l.enc, l.dec = json.NewEncoder(l.client.Stdin), json.NewDecoder(l.client.Stdout)
 	w.lanes = append(w.lanes, l)
 	return took, nil
+}
+
+// manyAddresses gives a server Pod n addresses more.
+func manyAddresses(node, pod *nettest.Host, at netip.Addr, k, n int) (out []netip.Addr, err error) {
+	p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 245, byte(k) << 4, 0}), 20)
+	if err := errors.Join(pod.Owns(p), node.Route(p, at)); err != nil {
+		return nil, err
+	}
+	for a := p.Addr().Next(); len(out) < n; a = a.Next() {
+		out = append(out, a)
+	}
+	return out, nil
 }
 
 // listen serves TCP (what comes is thrown away) and echoes UDP.

@@ -1,5 +1,5 @@
 // Command proxy-sync measures how long the service proxy takes to program the kernel, beside the real kube-proxy v1.37 in
-// mode nftables: a full load, and one endpoint that changes, at growing numbers of Services. Both sides take turns in one
+// the same mode (nftables, or -mode iptables): a full load, and one endpoint that changes, at growing numbers of Services. Both sides take turns in one
 // run, each round in a fresh process and a fresh network namespace; kube-proxy's sync is called directly, without the
 // delay of its informers. Figures are medians over the rounds.
 //
@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/podway/podway/internal/nettest/kubeproxy"
 )
 
 // size is one size of a cluster.
@@ -50,17 +52,18 @@ func main() {
 	small := flag.Bool("quick", false, "small sizes, once")
 	limit := flag.Duration("limit", 120*time.Second, "after which kube-proxy is given up at a size, and not asked at larger ones")
 	side := flag.String("side", "", "internal: measure podway at SERVICESxENDPOINTS in this namespace and print JSON")
+	mode := flag.String("mode", "nftables", "of both: nftables or iptables")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var err error
 	switch {
 	case *side != "":
-		err = printPodway(ctx, *side)
+		err = printPodway(ctx, *mode, *side)
 	case *small:
-		err = run(ctx, quick, 1, *limit)
+		err = run(ctx, *mode, quick, 1, *limit)
 	default:
-		err = run(ctx, all, *rounds, *limit)
+		err = run(ctx, *mode, all, *rounds, *limit)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench/proxy-sync:", err)
@@ -76,8 +79,8 @@ const (
 	kube
 )
 
-func run(ctx context.Context, sizes []size, rounds int, limit time.Duration) error {
-	peer, err := buildPeer(ctx)
+func run(ctx context.Context, mode string, sizes []size, rounds int, limit time.Duration) error {
+	peer, err := kubeproxy.Build(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,7 +88,7 @@ func run(ctx context.Context, sizes []size, rounds int, limit time.Duration) err
 	for _, s := range sizes {
 		got[s] = &[2][]figures{}
 		for round := range rounds {
-			ours, err := measurePodway(ctx, s)
+			ours, err := measurePodway(ctx, mode, s)
 			if err != nil {
 				return fmt.Errorf("podway at %s: %w", s, err)
 			}
@@ -93,7 +96,7 @@ func run(ctx context.Context, sizes []size, rounds int, limit time.Duration) err
 			if late {
 				continue
 			}
-			theirs, err := measureKube(ctx, peer, s, limit)
+			theirs, err := measureKube(ctx, peer, mode, s, limit)
 			if err != nil {
 				return fmt.Errorf("kube-proxy at %s: %w", s, err)
 			}

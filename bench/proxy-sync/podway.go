@@ -14,17 +14,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podway/podway/internal/agent"
 	"github.com/podway/podway/internal/cluster"
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
-	"github.com/podway/podway/internal/hop/proxy/nft"
 	"github.com/podway/podway/internal/kernel/conntrack"
 	"github.com/podway/podway/internal/kernel/netns"
 	"github.com/podway/podway/internal/model"
 )
 
 // measurePodway runs this program again in a namespace of its own, so that memory and namespace are fresh.
-func measurePodway(ctx context.Context, s size) (f figures, err error) {
+func measurePodway(ctx context.Context, mode string, s size) (f figures, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return f, err
@@ -34,7 +34,7 @@ func measurePodway(ctx context.Context, s size) (f figures, err error) {
 		return f, err
 	}
 	defer ns.Close()
-	c := exec.CommandContext(ctx, self, "-side", fmt.Sprintf("%dx%d", s.services, s.endpoints))
+	c := exec.CommandContext(ctx, self, "-mode", mode, "-side", fmt.Sprintf("%dx%d", s.services, s.endpoints))
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, os.Stderr
 	if err := ns.Do(c.Start); err != nil {
@@ -47,12 +47,12 @@ func measurePodway(ctx context.Context, s size) (f figures, err error) {
 }
 
 // printPodway is that other run.
-func printPodway(ctx context.Context, what string) error {
+func printPodway(ctx context.Context, mode, what string) error {
 	var s size
 	if _, err := fmt.Sscanf(what, "%dx%d", &s.services, &s.endpoints); err != nil {
 		return err
 	}
-	f, err := podwayHere(ctx, s)
+	f, err := podwayHere(ctx, mode, s)
 	if err != nil {
 		return err
 	}
@@ -61,12 +61,16 @@ func printPodway(ctx context.Context, what string) error {
 
 // podwayHere loads a cluster and changes one endpoint after another. Apply returns when the kernel has acknowledged; that
 // it has what was wanted is read back after each change, outside of its time.
-func podwayHere(ctx context.Context, s size) (f figures, err error) {
+func podwayHere(ctx context.Context, mode string, s size) (f figures, err error) {
 	connections, err := conntrack.Open(nil)
 	if err != nil {
 		return f, err
 	}
-	p := proxy.New(proxy.Options{Node: nodeName, Backend: nft.In(nil), Connections: connections, ServiceCIDRs: serviceCIDRs})
+	backend, err := agent.Backend(mode, nil)
+	if err != nil {
+		return f, err
+	}
+	p := proxy.New(proxy.Options{Node: nodeName, Backend: backend, Connections: connections, ServiceCIDRs: serviceCIDRs})
 	b := model.NewBuilder(nil)
 	b.Put(cluster.Convert(thisNode()))
 	for i := range s.services {
@@ -95,7 +99,7 @@ func podwayHere(ctx context.Context, s size) (f figures, err error) {
 		}
 	}
 	f.RSSKiB = rss()
-	return f, adopted(ctx, have)
+	return f, adopted(ctx, mode, have)
 }
 
 // holds reads back what the kernel does with a connection to Service i.
@@ -120,8 +124,12 @@ func endpointsOf(s *model.Snapshot, i int) (out []netip.AddrPort) {
 }
 
 // adopted reads everything back: a proxy that starts anew must find nothing to change.
-func adopted(ctx context.Context, s *model.Snapshot) error {
-	again := proxy.New(proxy.Options{Node: nodeName, Backend: nft.In(nil), ServiceCIDRs: serviceCIDRs})
+func adopted(ctx context.Context, mode string, s *model.Snapshot) error {
+	backend, err := agent.Backend(mode, nil)
+	if err != nil {
+		return err
+	}
+	again := proxy.New(proxy.Options{Node: nodeName, Backend: backend, ServiceCIDRs: serviceCIDRs})
 	r, err := again.Apply(ctx, s, model.Everything())
 	if err == nil && r.Changed != 0 {
 		err = fmt.Errorf("the kernel did not have what was applied: a restart changed %d objects", r.Changed)

@@ -7,15 +7,21 @@ import (
 
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/ebpf"
+	"github.com/podway/podway/internal/hop/proxy/iptables"
 	"github.com/podway/podway/internal/kernel/bpf"
 	"github.com/podway/podway/internal/kernel/sysctl"
 )
 
 // Prepare does for the service proxy, in a privileged process and before the agent starts, what the agent may not do: it
-// writes the one kernel setting that each mode needs, and makes the node ready for the mode.
-func Prepare(ctx context.Context, mode string, log *slog.Logger) error {
+// writes the kernel settings that a mode needs, and makes the node ready for the mode.
+func Prepare(ctx context.Context, mode, node string, s proxy.Settings, log *slog.Logger) error {
 	if err := proxy.BeLiberal(sysctl.Open(nil)); err != nil {
 		log.Warn("kernel setting", "hop", "proxy", "err", err) // the agent makes a finding of it
+	}
+	if mode == "iptables" && s.NodePorts.Loopback {
+		if err := iptables.In(nil).OpenLoopback(ctx, node); err != nil {
+			return fmt.Errorf("agent: prepare mode iptables: %w", err)
+		}
 	}
 	return prepareMode(ctx, mode, log)
 }

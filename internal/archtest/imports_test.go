@@ -24,7 +24,7 @@ var doors = []onlyIn{
 		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "bench"}, true,
 		"a hop sees a snapshot, never the API: what the API says comes in through cluster and goes out through control"},
 	{[]string{"k8s.io/api"},
-		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "internal/scenario", "deploy", "bench"}, true,
+		[]string{"internal/cluster", "internal/control", "internal/cli", "internal/trace/remote", "internal/scenario", "internal/nettest/kubeproxy", "deploy", "bench"}, true,
 		"API types are trimmed at the door; behind it there is only package model"},
 	{[]string{module + "internal/cli"}, []string{"cmd/podway"}, false, "only main starts the command line"},
 	{[]string{module + "internal/agent"}, []string{"internal/agent", "internal/cli", "bench", "test/oracle"}, true, "the agent is the top of the data flow: nothing below it may know it"},

@@ -116,7 +116,7 @@ func (n *nodeFlags) prepare(ctx context.Context, log *slog.Logger) error {
 	if err := n.proxySettings(log, &o); err != nil {
 		return err
 	}
-	return agent.Prepare(ctx, o.ProxyMode, log)
+	return agent.Prepare(ctx, o.ProxyMode, n.node, o.Proxy, log)
 }
 
 func (n *nodeFlags) options(log *slog.Logger, metrics prometheus.Registerer) (o agent.Options, err error) {

@@ -137,7 +137,7 @@ func prepare(ctx context.Context, log *slog.Logger, r *resolved, node string) er
 	if err := podnet.AllowForwarding(); err != nil {
 		return err
 	}
-	return agent.Prepare(ctx, r.Mode, log)
+	return agent.Prepare(ctx, r.Mode, node, r.Settings, log)
 }
 
 func (p *proxyFlags) serveProxy(ctx context.Context, log *slog.Logger, r *resolved, node string) error {

@@ -52,6 +52,7 @@ const (
 	ConntrackStrict    Code = "PW-6003"
 	TrackingNotSet     Code = "PW-6010"
 	ModeLeftover       Code = "PW-6011"
+	LoopbackClosed     Code = "PW-6012"
 	NothingListens     Code = "PW-7001"
 	ListensOnLoopback  Code = "PW-7002"
 	PodGone            Code = "PW-7003"
@@ -123,6 +124,7 @@ var causes = []Cause{
 	{ConntrackStrict, "proxy", "connection tracking is strict about TCP windows", "A late packet of a translated connection is passed on with the wrong source address, and the client answers with a reset: long transfers break under packet loss.", "sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1, and keep it in /etc/sysctl.d."},
 	{TrackingNotSet, "proxy", "a setting of connection tracking cannot be written", "The node goes on with the kernel's present value: it may track fewer connections, or for another time, than was asked for.", "Run podway proxy --init-only once with full privileges (the manifests' init container does), or set the value with sysctl on the node."},
 	{ModeLeftover, "proxy", "rules of another proxy mode are still on the node", "Two modes translate the same addresses; which one a connection meets first is not defined.", "See the evidence: the old rules stay until the new ones are proven. podway cleanup removes all modes."},
+	{LoopbackClosed, "proxy", "node ports do not answer at 127.0.0.1", "A kernel setting that lets packets of the loopback network leave by another device is off and cannot be written here.", "Start the agent with its init container (--init-only), which writes it; or keep loopback addresses out of nodePortAddresses."},
 	{NothingListens, "process", "nothing listens on the target port in the Pod", "The Pod is ready but no process has a socket on this port.", "Change targetPort to the port the process listens on, or the process."},
 	{ListensOnLoopback, "process", "the process listens on the loopback address only", "Nobody outside the Pod can reach it.", "Bind 0.0.0.0 or ::."},
 	{PodGone, "process", "the endpoint's Pod does not exist", "An EndpointSlice lists an address that no Pod has: its Pod is gone, or there never was one.", "See the owner of the EndpointSlice."},

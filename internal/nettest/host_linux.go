@@ -112,8 +112,8 @@ func (h *Host) OnLink(p netip.Prefix) error {
 	return h.route(&netlink.Route{Dst: ipNet(p), LinkIndex: l.Attrs().Index, Scope: netlink.SCOPE_LINK})
 }
 
-// localRoute makes every address of p the host's own.
-func (h *Host) localRoute(p netip.Prefix) error {
+// Owns makes every address of p the host's own.
+func (h *Host) Owns(p netip.Prefix) error {
 	lo, err := h.nl.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("nettest: host %s: find lo: %w", h.Name, err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 )
 
@@ -22,6 +23,8 @@ type Process struct {
 // input does, so that it never outlives the caller; Stop makes it.
 func (h *Host) Start(ctx context.Context, argv []string, env ...string) (*Process, error) {
 	p := &Process{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...)}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it started is killed with it
+	p.cmd.Cancel = p.kill
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = &p.stderr
 	var err error
@@ -40,10 +43,12 @@ func (h *Host) Start(ctx context.Context, argv []string, env ...string) (*Proces
 // Stop closes the program's standard input and waits for its end, at most for grace; then it is killed.
 func (p *Process) Stop(grace time.Duration) error {
 	p.Stdin.Close()
-	t := time.AfterFunc(grace, func() { _ = p.cmd.Process.Kill() })
+	t := time.AfterFunc(grace, func() { _ = p.kill() })
 	defer t.Stop()
 	return p.cmd.Wait()
 }
+
+func (p *Process) kill() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
 // Stderr is the last part of what the program wrote to standard error. It is complete after Stop.
 func (p *Process) Stderr() string { return p.stderr.String() }

@@ -55,7 +55,7 @@ func (w *World) start() (err error) {
 		return err
 	}
 	for _, p := range []netip.Prefix{ClientNet4, ClientNet6} {
-		if err := w.outside.localRoute(p); err != nil {
+		if err := w.outside.Owns(p); err != nil {
 			return err
 		}
 	}

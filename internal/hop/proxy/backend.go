@@ -33,6 +33,9 @@ type Limited interface {
 	Can(s *Settings) error
 }
 
+// Finder is a Backend that knows of something that is wrong on the host, since its last Apply.
+type Finder interface{ Findings() []flow.Finding }
+
 // Balancer is a Backend that can choose by the client's address (Port.Maglev). Of others nobody asks it: they choose at
 // random.
 type Balancer interface{ Balances() }

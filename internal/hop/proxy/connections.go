@@ -18,32 +18,39 @@ type left struct {
 	shared  bool             // a NodePort: the host's own processes may use the port when no Service does
 }
 
-// forget deletes the UDP connections that the new rules do not stand behind. The kernel translates a connection once, so
-// a client that goes on sending would go on reaching an endpoint that is gone. TCP connections end by themselves. was is
-// nil when it is not known what was served: then every UDP frontend is looked at, and still only stale connections go.
+// lasting are the protocols whose clients go on from the same port when their server is gone: the kernel translates a
+// connection once, so they would go on reaching an endpoint that is gone, and keep the entry alive by that. An SCTP client
+// does so with its next INIT. TCP clients come back from another port.
+var lasting = []flow.Proto{flow.UDP, flow.SCTP}
+
+// forget deletes the connections of those protocols that the new rules do not stand behind. was is nil when it is not
+// known what was served: then every frontend is looked at, and still only stale connections go.
 func (p *Proxy) forget(ctx context.Context, was, now *Plan) (int, error) {
 	if p.connections == nil {
 		return 0, nil
 	}
-	stale := map[netip.AddrPort]*left{}
-	if was == nil {
-		for s := range now.Services.Values() {
-			s.leaves(nil, stale)
+	deleted := 0
+	for _, proto := range lasting {
+		stale := map[netip.AddrPort]*left{}
+		if was == nil {
+			for s := range now.Services.Values() {
+				s.leaves(proto, nil, stale)
+			}
+		} else {
+			model.Changed(was.Services, now.Services, func(n model.Name) { now.Services.At(n).leaves(proto, was.Services.At(n), stale) })
 		}
-	} else {
-		model.Changed(was.Services, now.Services, func(n model.Name) { now.Services.At(n).leaves(was.Services.At(n), stale) })
+		if len(stale) == 0 {
+			continue
+		}
+		n, err := p.connections.Delete(ctx, proto.Number(), func(e conntrack.Entry) bool {
+			l := stale[e.Dst]
+			return l != nil && l.stale(e.Dst, e.AnswerSrc)
+		})
+		if deleted += n; err != nil {
+			return deleted, fmt.Errorf("forget stale connections: %w", err)
+		}
 	}
-	if len(stale) == 0 {
-		return 0, nil
-	}
-	n, err := p.connections.Delete(ctx, conntrack.UDP, func(e conntrack.Entry) bool {
-		l := stale[e.Dst]
-		return l != nil && l.stale(e.Dst, e.AnswerSrc)
-	})
-	if err != nil {
-		return n, fmt.Errorf("forget stale connections: %w", err)
-	}
-	return n, nil
+	return deleted, nil
 }
 
 // stale decides about one connection. One that was never translated is stale once there are endpoints: it began before
@@ -61,9 +68,9 @@ func (l *left) stale(original, answers netip.AddrPort) bool {
 }
 
 // leaves adds the frontends whose connections may have become stale between two plans of a Service; either may be nil.
-func (s *Service) leaves(old *Service, into map[netip.AddrPort]*left) {
-	before := udpPorts(old)
-	for vip, port := range udpPorts(s) {
+func (s *Service) leaves(proto flow.Proto, old *Service, into map[netip.AddrPort]*left) {
+	before := old.portsOf(proto)
+	for vip, port := range s.portsOf(proto) {
 		was := before[vip]
 		delete(before, vip)
 		if was != nil && slices.Equal(was.Serving, port.Serving) && sameFrontends(was, port) {
@@ -77,11 +84,11 @@ func (s *Service) leaves(old *Service, into map[netip.AddrPort]*left) {
 	}
 }
 
-func udpPorts(s *Service) map[netip.AddrPort]*Port {
+func (s *Service) portsOf(proto flow.Proto) map[netip.AddrPort]*Port {
 	out := map[netip.AddrPort]*Port{}
 	if s != nil {
 		for _, p := range s.Ports {
-			if p.Proto == flow.UDP {
+			if p.Proto == proto {
 				out[p.ClusterIP] = p
 			}
 		}

@@ -72,6 +72,29 @@ func dnsService(edit ...func(*model.Service)) *model.Service {
 }
 
 func TestOnlyConnectionsThatNobodyStandsBehindAreDeleted(t *testing.T) {
+	for _, proto := range []model.Protocol{model.UDP, model.SCTP} {
+		t.Run(string(proto), func(t *testing.T) { onlyStaleOnes(t, proto) })
+	}
+}
+
+// speak gives objects and entries of UDP another protocol.
+func speak(p model.Protocol, objects []any, es []conntrack.Entry) {
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *model.Service:
+			o.Ports[0].Protocol = p
+		case *model.EndpointSlice:
+			o.Ports[0].Protocol = p
+		}
+	}
+	for i := range es {
+		if es[i].Proto == conntrack.UDP {
+			es[i].Proto = protoOf(p).Number()
+		}
+	}
+}
+
+func onlyStaleOnes(t *testing.T, proto model.Protocol) {
 	const vip, ext, node = "10.96.0.10:80", "198.51.100.10:80", "192.168.1.1:30053"
 	a, b := "10.244.1.5:8080", "10.244.2.6:8080"
 	two := []any{dnsService(), dns(hoptest.Ready("10.244.1.5"), hoptest.Ready("10.244.2.6"))}
@@ -83,6 +106,7 @@ func TestOnlyConnectionsThatNobodyStandsBehindAreDeleted(t *testing.T) {
 		entry("10.96.0.11:80", a), entry(a, a), entry("192.168.1.1:5353", "192.168.1.1:5353"), // somebody else's
 		{Proto: 6, Dst: netip.MustParseAddrPort(vip), AnswerSrc: netip.MustParseAddrPort(a)},
 	}
+	speak(proto, slices.Concat(two, one, none), all)
 	others := []conntrack.Entry{all[7], all[8], all[9], all[10]}
 	for _, c := range []struct {
 		name     string
@@ -101,6 +125,7 @@ func TestOnlyConnectionsThatNobodyStandsBehindAreDeleted(t *testing.T) {
 			var log []string
 			table := watched{conntrack.NewFake(), &log}
 			p := New(Options{Node: hoptest.NodeA, Backend: &recorder{log: &log}, Connections: table})
+			speak(proto, c.to, nil)
 			from := hoptest.NewCluster().Put(c.from...).Snapshot()
 			if _, err := p.Apply(t.Context(), from, model.Everything()); err != nil {
 				t.Fatal(err)
@@ -116,8 +141,8 @@ func TestOnlyConnectionsThatNobodyStandsBehindAreDeleted(t *testing.T) {
 			}
 			want := append(slices.Clone(c.left), others...)
 			var got []conntrack.Entry
-			for _, proto := range []uint8{conntrack.UDP, 6} {
-				es, _ := table.List(t.Context(), proto)
+			for _, n := range []uint8{protoOf(proto).Number(), flow.TCP.Number()} {
+				es, _ := table.List(t.Context(), n)
 				got = append(got, es...)
 			}
 			for _, e := range all {

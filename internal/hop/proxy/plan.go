@@ -1,5 +1,5 @@
 // Package proxy is the hop from a Service's address to one of its endpoints. It owns the choice of endpoints (Decide) and
-// the order of work: plan, rules, then stale UDP connections. How the choice is programmed is a Backend's matter (nft and
+// the order of work: plan, rules, then stale connections. How the choice is programmed is a Backend's matter (nft and
 // others, in folders below). It owns no address, no route and no way to a Pod.
 package proxy
 

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Node    string // this node's name
 	Backend Backend
-	// Connections finds and deletes tracked connections; nil leaves stale UDP connections alone.
+	// Connections finds and deletes tracked connections; nil leaves stale ones alone.
 	Connections conntrack.Table
 	// ServiceCIDRs are the ranges that ClusterIPs are from; packets to unused addresses in them are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
@@ -108,7 +108,7 @@ const (
 	fullGCPercent = 400
 )
 
-// Apply implements hop.Hop: the rules first, then the UDP connections that they left behind.
+// Apply implements hop.Hop: the rules first, then the UDP and SCTP connections that they left behind.
 func (p *Proxy) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (hop.Report, error) {
 	start := time.Now()
 	if c.All && s.Services.Len() >= manyServices {
@@ -173,7 +173,11 @@ func eligible(n *model.Node) bool { return n != nil && !n.Deleting && !n.Leaving
 
 // Findings are all that is wrong now; beside Apply, Check may change them.
 func (p *Proxy) Findings() []flow.Finding {
-	return slices.Concat(p.standing(), p.closedPorts(), p.strict, p.room.findings, p.change.findings)
+	var host []flow.Finding
+	if b, ok := p.backend.(Finder); ok {
+		host = b.Findings()
+	}
+	return slices.Concat(p.standing(), p.closedPorts(), p.strict, p.room.findings, p.change.findings, host)
 }
 
 // standing are the findings of all Services, in the order of their names.

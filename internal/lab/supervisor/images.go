@@ -21,18 +21,15 @@ type builtin struct {
 }
 
 func builtins(c spec.Cluster) []builtin {
-	all := []builtin{
+	tools, err := image.IPTables() // mode iptables runs them; the others do without
+	if err != nil {
+		slog.Warn("iptables stays out of podway's image", "err", err)
+	}
+	return []builtin{
 		{"podway.local/pause:1", filepath.Join(filepath.Dir(c.Podway), "pause"), false, nil},
 		{"podway.local/echo:dev", filepath.Join(filepath.Dir(c.Podway), "echo"), true, nil},
+		{"podway.local/podway:dev", c.Podway, false, tools}, // some of podway may run beside other networking too
 	}
-	if c.Networking == spec.NetworkingPodway {
-		tools, err := image.IPTables() // mode iptables runs them; the others do without
-		if err != nil {
-			slog.Warn("iptables stays out of podway's image", "err", err)
-		}
-		all = append(all, builtin{"podway.local/podway:dev", c.Podway, false, tools})
-	}
-	return all
 }
 
 // SaveImages makes the archives of podway's own images in the lab's folder, where they are missing or made of other

@@ -28,6 +28,7 @@ type Backend struct {
 	stamp   kipt.Stamp  // of the tables after the last write or comparison
 
 	counted counted
+	found   []flow.Finding // since the last full apply
 
 	compared time.Time     // when Check last compared everything
 	took     time.Duration // how long that took
@@ -114,8 +115,10 @@ func (b *Backend) full(ctx context.Context, d kipt.Door, before *proxy.Plan, sta
 			return proxy.Applied{}, err
 		}
 	}
-	if err := b.loopback(have, p.Settings.NodePorts.Loopback); err != nil {
-		return proxy.Applied{}, err
+	if !p.Settings.NodePorts.Loopback {
+		if err := b.closeLoopback(have); err != nil {
+			return proxy.Applied{}, err
+		}
 	}
 	edits, totals := make(perFamily, len(kipt.Families)), make([]counts, len(kipt.Families))
 	for i, f := range kipt.Families {
@@ -130,6 +133,9 @@ func (b *Backend) full(ctx context.Context, d kipt.Door, before *proxy.Plan, sta
 		}
 	}
 	done, err := b.commit(ctx, d, edits, stamp, p, totals, true)
+	if err == nil && p.Settings.NodePorts.Loopback {
+		err = b.openLoopback(p.Node.Name)
+	}
 	if err == nil && before == nil {
 		err = b.leaveOthers(ctx)
 	}
@@ -253,7 +259,7 @@ func (b *Backend) removeFrom(ctx context.Context, d kipt.Door) error {
 	if err != nil {
 		return err
 	}
-	if err := b.loopback(have, false); err != nil {
+	if err := b.closeLoopback(have); err != nil {
 		return err
 	}
 	for _, f := range kipt.Families {

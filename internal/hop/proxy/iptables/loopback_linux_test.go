@@ -1,10 +1,12 @@
 package iptables
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
 	kipt "github.com/podway/podway/internal/kernel/iptables"
 	"github.com/podway/podway/internal/kernel/sysctl"
@@ -39,6 +41,57 @@ func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// readOnly is a door to kernel settings through which nothing can be written, as in a container without privileges.
+type readOnly struct{ sysctl.Door }
+
+func (r readOnly) Set(key, value string) error {
+	if old, err := r.Get(key); err == nil && old == value {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", key, sysctl.ErrReadOnly)
+}
+
+func TestNodePortsAtLoopbackNeedAnotherProcessWhereSettingsAreReadOnly(t *testing.T) {
+	for _, v := range variants {
+		needTools(t, v)
+		node, s := loopbackLab(t)
+		settings := sysctl.Open(node.NS())
+		open := func() (kipt.Door, error) { return kipt.Open(node.NS(), v) }
+		apply := func() []flow.Finding {
+			t.Helper()
+			p := proxy.New(proxy.Options{Node: "node-a", Settings: proxy.Settings{NodePorts: proxy.NodePortAddresses{All: true, Loopback: true}}, Backend: New(open, readOnly{settings})})
+			r, err := p.Apply(t.Context(), s, model.Everything())
+			ok(t, err)
+			return r.Findings
+		}
+		try := func(dst string, want nettest.Result) {
+			t.Helper()
+			if r := node.Connect(t.Context(), nettest.Dial{Proto: "tcp", Dst: netip.MustParseAddrPort(dst), Timeout: time.Second}); r.Result != want {
+				t.Errorf("%s: %s: got %s, want %s", v, dst, r.Result, want)
+			}
+		}
+		vip := "10.96.0.7:80"
+		if f := apply(); len(f) != 1 || f[0].Code != flow.LoopbackClosed {
+			t.Errorf("%s: findings %v, want %s", v, f, flow.LoopbackClosed)
+		}
+		try(vip, nettest.Reached)
+		for _, already := range []bool{true, false} { // beside the rules, and on a fresh node
+			if !already {
+				ok(t, New(open, settings).Remove(t.Context()))
+			}
+			ok(t, New(open, settings).OpenLoopback(t.Context(), "node-a"))
+			if got, err := settings.Get(routeLocalnet); err != nil || got != "1" {
+				t.Errorf("%s: %s is %q, %v", v, routeLocalnet, got, err)
+			}
+			if f := apply(); len(f) != 0 {
+				t.Errorf("%s: findings %v", v, f)
+			}
+			try("127.0.0.1:30080", nettest.Reached)
+			try(vip, nettest.Reached)
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ type Subject struct {
 	Elsewhere []flow.Proto
 	// Settings are those of the proxy.
 	Settings proxy.Settings
+	// Beside is called before the proxy starts, to put others' rules on node A.
+	Beside func(*Lab)
 	// Slow is a machine on which answers take long: an emulated one.
 	Slow bool
 }
@@ -97,6 +99,9 @@ func New(t *testing.T, s Subject) *Lab {
 	l.connections, err = conntrack.Open(l.A.NS())
 	l.OK(err)
 	t.Cleanup(func() { l.connections.Close() })
+	if s.Beside != nil {
+		s.Beside(l)
+	}
 	l.Restart()
 	return l
 }
@@ -244,6 +249,14 @@ func (l *Lab) Stays(dst netip.AddrPort, n int) string {
 // Datagram sends from a fixed port, so that the kernel sees one connection over all calls.
 func (l *Lab) Datagram(from string, port uint16, dst netip.AddrPort) nettest.Reply {
 	return l.Pods[from].Connect(l.T.Context(), nettest.Dial{Proto: "udp", Dst: dst, Src: netip.MustParseAddr(PodAddrs[from][0]), SrcPort: port, Timeout: l.patience()})
+}
+
+// associations are the tracked SCTP connections to an address.
+func (l *Lab) associations(dst netip.AddrPort) []conntrack.Entry {
+	l.T.Helper()
+	es, err := l.connections.List(l.T.Context(), flow.SCTP.Number())
+	l.OK(err)
+	return slices.DeleteFunc(es, func(e conntrack.Entry) bool { return e.Dst != dst })
 }
 
 // tracked returns the tracked UDP connection to an address.

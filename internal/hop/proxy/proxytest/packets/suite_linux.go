@@ -34,6 +34,9 @@ func Run(t *testing.T, s Subject) {
 		}
 		t.Run(x.name, func(t *testing.T) { x.test(New(t, s)) })
 	}
+	if slices.Contains(s.Protos, flow.SCTP) {
+		t.Run("SCTP clients move when their endpoint goes", func(t *testing.T) { associations(New(t, s)) })
+	}
 }
 
 func reach(l *Lab) {
@@ -204,6 +207,28 @@ func datagrams(l *Lab) {
 	l.Apply(l.Slices("a1")...)
 	if r := l.Datagram("a3", 4001, VIP4); r.Who != "a1" {
 		l.T.Errorf("with the first endpoint again the client reaches %q, want a1 (%v)", r.Who, r.Err)
+	}
+}
+
+func associations(l *Lab) {
+	dial := func() nettest.Reply {
+		return l.Pods["a3"].Connect(l.T.Context(), nettest.Dial{Proto: "sctp", Dst: VIP4,
+			Src: netip.MustParseAddr(PodAddrs["a3"][0]), SrcPort: 4011, Timeout: l.patience()})
+	}
+	l.Apply(append(l.Slices("a1"), l.Service())...)
+	if r := dial(); r.Who != "a1" {
+		l.T.Fatalf("before: %q, want a1 (%v)", r.Who, r.Err)
+	}
+	l.Apply(l.Slices("a1", "a2")...)
+	if len(l.associations(VIP4)) != 1 {
+		l.T.Error("a new endpoint ended a valid association")
+	}
+	l.Apply(l.Slices("a2")...)
+	if es := l.associations(VIP4); len(es) != 0 {
+		l.T.Errorf("still tracked, though its endpoint went: %+v", es)
+	}
+	if r := dial(); r.Who != "a2" {
+		l.T.Errorf("after its endpoint went, the client reaches %q, want a2 (%v)", r.Who, r.Err)
 	}
 }
 
