@@ -40,6 +40,7 @@ func serveUDP(t *testing.T, answer func(q *dns.Msg, from string, send func([]byt
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { pc.Close() })
+	pc.(*net.UDPConn).SetReadBuffer(1 << 22) // a burst is not what is tested
 	go func() {
 		buf := make([]byte, 4096)
 		for {
@@ -91,7 +92,7 @@ func TestManyQuestionsShareFewSockets(t *testing.T) {
 	})
 	l := newLink(t, Options{Addr: addr})
 	var wg sync.WaitGroup
-	for i := range 300 {
+	for i := range 150 {
 		wg.Go(func() {
 			name := fmt.Sprintf("n%d.example.", i)
 			m, err := exchange(t, l, ask(name))
@@ -101,8 +102,8 @@ func TestManyQuestionsShareFewSockets(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(ports) < 2 || len(ports) > 3*maxSockets || len(ids) < 280 {
-		t.Errorf("%d ports and %d IDs for 300 questions", len(ports), len(ids))
+	if len(ports) < 2 || len(ports) > maxSockets || len(ids) < 130 {
+		t.Errorf("%d ports and %d IDs for 150 questions", len(ports), len(ids))
 	}
 }
 
