@@ -23,6 +23,7 @@ const (
 	DNSNotSynced       Code = "PW-2003"
 	DNSUpstreamDown    Code = "PW-2004"
 	DNSLoop            Code = "PW-2005"
+	DNSConfigInvalid   Code = "PW-2006"
 	LBPending          Code = "PW-3001"
 	LBNotAnnounced     Code = "PW-3002"
 	LBForeignClass     Code = "PW-3003"
@@ -95,6 +96,7 @@ var causes = []Cause{
 	{DNSNotSynced, "dns", "the DNS server has not seen the whole cluster yet", "Before its first complete view it answers SERVFAIL to names of the cluster.", "See whether it reaches the API server."},
 	{DNSUpstreamDown, "dns", "the upstream DNS servers do not answer", "Names outside the cluster cannot be looked up; those of the cluster can.", "See the nameserver lines of the resolv.conf that the DNS server reads, and the way to these servers."},
 	{DNSLoop, "dns", "an upstream DNS server sends our own questions back", "It forwards to the cluster's DNS server, so it is not asked.", "Let the DNS server read a resolv.conf with the real servers, such as /run/systemd/resolve/resolv.conf."},
+	{DNSConfigInvalid, "dns", "the DNS server's changed Corefile is not valid", "The configuration before stays in force; what was changed has no effect.", "Correct the line that is named; `podway dns --check --conf FILE` tells whether a Corefile is valid."},
 	{LBPending, "announce", "the Service has no LoadBalancer address", "No pool with a free address fits the Service.", "Add an AddressPool, enlarge one, or release addresses."},
 	{LBNotAnnounced, "announce", "no node announces the LoadBalancer address", "No node has what it takes: ready, not excluded, and with a ready Pod when externalTrafficPolicy is Local.", "Make a node eligible; the evidence says what each lacks."},
 	{LBForeignClass, "announce", "the Service's loadBalancerClass is not podway's", "Another controller is responsible for the address.", "Remove spec.loadBalancerClass, or ask that controller."},

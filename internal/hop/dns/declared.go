@@ -9,6 +9,7 @@ import (
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/dns/answers"
+	"github.com/podway/podway/internal/hop/dns/zones"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -17,15 +18,17 @@ func (h *Hop) Declared(s *model.Snapshot, f flow.Flow) flow.Verdict {
 	if f.DNS == nil {
 		return flow.Verdict{Action: flow.Pass, Why: "no question to DNS"}
 	}
-	v, err := answers.Of(h.o.answers(), s)
+	now := h.serving.Load()
+	v, err := answers.Of(now.answers, s)
 	if err != nil {
 		return flow.Verdict{Action: flow.Answer, Rcode: "SERVFAIL", Why: err.Error()}
 	}
-	return decide(v, s, *f.DNS)
+	return decide(now.first, v, s, *f.DNS)
 }
 
-// decide asks a view as the client's resolver would. s is the snapshot that the view shows, or nil.
-func decide(v *answers.View, s *model.Snapshot, q flow.Question) flow.Verdict {
+// decide asks the blocks of a socket, with a view, as the client's resolver would. s is the snapshot that the view shows,
+// or nil.
+func decide(t *zones.Table, v *answers.View, s *model.Snapshot, q flow.Question) flow.Verdict {
 	typ, ok := dns.StringToType[strings.ToUpper(q.Type)]
 	if q.Type == "" {
 		typ, ok = dns.TypeA, true
@@ -33,7 +36,7 @@ func decide(v *answers.View, s *model.Snapshot, q flow.Question) flow.Verdict {
 	if !ok {
 		return flow.Verdict{Action: flow.Answer, Rcode: "FORMERR", Why: fmt.Sprintf("%q is no type of record", q.Type)}
 	}
-	best, tried := search(v, q, typ)
+	best, tried := search(func(name string) answers.Found { return t.Find(v, name, typ) }, q)
 	x := explainer{view: v, s: s, q: q, typ: typ, tried: tried}
 	switch {
 	case len(tried) == 0 || best.found.Kind == answers.Odd:

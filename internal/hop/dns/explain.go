@@ -10,6 +10,7 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/flow/spelling"
 	"github.com/podway/podway/internal/hop/dns/answers"
+	"github.com/podway/podway/internal/hop/dns/config"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -36,6 +37,8 @@ func (x explainer) explain(v *flow.Verdict, best try) {
 		v.Why = fmt.Sprintf("Service %s is an ExternalName: the upstream servers are asked for %s", svc.Name, best.found.Outside)
 	case best.positive() && svc != nil:
 		v.Why = x.kind(svc)
+	case best.positive() && !config.Under(strings.ToLower(best.name), x.view.Domain()) && !config.Under(strings.ToLower(best.name), "arpa."):
+		v.Why = "the configuration of the DNS server answers it"
 	case best.positive():
 		v.Why = "a name of the cluster's domain"
 	case best.noData():

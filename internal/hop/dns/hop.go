@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop"
 	"github.com/podway/podway/internal/hop/dns/answers"
+	"github.com/podway/podway/internal/hop/dns/config"
 	"github.com/podway/podway/internal/hop/dns/server"
 	"github.com/podway/podway/internal/hop/dns/upstream"
 	"github.com/podway/podway/internal/model"
@@ -25,50 +27,48 @@ import (
 
 // Options are what the cluster's objects do not say.
 type Options struct {
-	Node        string
-	Domain      string           // cluster domain; "" = cluster.local
-	Listen      []netip.AddrPort // UDP and TCP; empty = serve nobody
-	Upstreams   []netip.AddrPort // servers for other names; empty = those of ResolvConf
-	ResolvConf  string           // "" = /etc/resolv.conf
-	NoUpstream  bool             // other names are refused
-	CIDRs       []netip.Prefix   // ranges of Services and Pods: their reverse names are the cluster's
-	TTL         uint32           // seconds; 0 = answers.DefaultTTL
-	PodRecords  bool             // a-b-c-d.NAMESPACE.pod.DOMAIN answers the address in the name
-	Nameservers []netip.Addr     // addresses of ns.dns.DOMAIN: the DNS Service's
-	Lameduck    time.Duration    // how long Close goes on answering
-	Metrics     prometheus.Registerer
+	Node         string
+	Domain       string           // cluster domain; "" = cluster.local
+	Listen       []netip.AddrPort // UDP and TCP, in the place of port 53 of Config; empty = serve nobody
+	AsConfigured bool             // listen where Config says; Listen is not used
+	Upstreams    []netip.AddrPort // without Config: servers for other names; empty = those of ResolvConf
+	ResolvConf   string           // "" = /etc/resolv.conf
+	NoUpstream   bool             // no other server is asked
+	CIDRs        []netip.Prefix   // ranges of Services and Pods: their reverse names are the cluster's
+	TTL          uint32           // seconds; 0 = answers.DefaultTTL
+	PodRecords   bool             // a-b-c-d.NAMESPACE.pod.DOMAIN answers the address in the name
+	Nameservers  []netip.Addr     // addresses of ns.dns.DOMAIN: the DNS Service's
+	Lameduck     time.Duration    // how long Close goes on answering
+	Metrics      prometheus.Registerer
+
+	// Config is what a Corefile says; nil = one block for the cluster's names and all others. Of the fields above, Domain,
+	// TTL and PodRecords are its matter then.
+	Config *config.Config
+	// Changed returns the configuration when it is another one than at the last call, else nil; it is called every second
+	// while the server runs. An error keeps what there is. nil = the configuration does not change.
+	Changed func() (*config.Config, error)
 
 	// In runs a function in the network namespace in which sockets are opened; nil = this one.
 	In func(func() error) error
 }
 
-func (o Options) answers() answers.Options {
-	return answers.Options{Domain: o.Domain, CIDRs: o.CIDRs, TTL: o.TTL, PodRecords: o.PodRecords, Nameservers: o.Nameservers}
-}
-
-// own are the addresses behind which we stand: never asked.
-func (o Options) own() []netip.AddrPort {
-	own := slices.Clone(o.Listen)
-	for _, a := range o.Nameservers {
-		own = append(own, netip.AddrPortFrom(a, 53))
-	}
-	return own
-}
-
 // Hop is the DNS server of one node.
 type Hop struct {
 	o       Options
-	blank   *answers.View // before the first complete view
 	live    atomic.Pointer[live]
-	forward *upstream.Forwarder
+	serving atomic.Pointer[serving]
 	metrics *server.Metrics
 
-	forwarding *upstream.Metrics
+	forwarding   *upstream.Metrics
+	reloadFailed prometheus.Counter
 
-	mu      sync.Mutex
-	server  *server.Server
-	failed  error // of the last attempt to listen
-	leaving bool  // Close was called
+	mu       sync.Mutex
+	doors    []*door
+	follow   context.CancelFunc // ends what follows files; nil = nothing does
+	followed sync.WaitGroup
+	failed   error // of the last attempt to listen
+	invalid  error // of the configuration that was not taken
+	leaving  bool  // Close was called
 }
 
 // live is what is served: a view and the snapshot that it shows.
@@ -79,28 +79,28 @@ type live struct {
 
 // New makes the hop; it opens nothing before Listen or the first Apply.
 func New(o Options) (*Hop, error) {
-	blank, err := answers.New(o.answers())
+	h := &Hop{o: o, forwarding: upstream.NewMetrics(), failed: errors.New("dns: not listening yet"),
+		reloadFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "coredns_reload_failed_total", Help: "Changed configurations that were not taken."})}
+	c := o.Config
+	if c == nil {
+		c = o.builtIn()
+	}
+	s, err := h.prepare(c, nil)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hop{o: o, blank: blank, metrics: server.NewMetrics(blank.Domain()), forwarding: upstream.NewMetrics()}
-	h.live.Store(&live{view: blank})
-	if !o.NoUpstream {
-		h.forward = upstream.New(upstream.Options{Servers: upstream.At(o.Upstreams...), Metrics: h.forwarding, ResolvConf: o.ResolvConf, Own: o.own(), In: o.In})
+	blank, err := answers.New(s.answers)
+	if err != nil {
+		return nil, err
 	}
-	h.server = h.newServer()
+	h.metrics = server.NewMetrics(blank.Domain())
+	h.live.Store(&live{view: blank})
+	h.serving.Store(s)
+	h.arrange(s)
 	if o.Metrics != nil {
 		return h, h.register(o.Metrics)
 	}
 	return h, nil
-}
-
-func (h *Hop) newServer() *server.Server {
-	o := server.Options{Listen: h.o.Listen, In: h.o.In, Metrics: h.metrics, View: func() *answers.View { return h.live.Load().view }}
-	if h.forward != nil {
-		o.Upstream, o.Cached = h.forward, h.forward.Answer
-	}
-	return server.New(o)
 }
 
 // Name implements hop.Hop.
@@ -111,20 +111,22 @@ func (h *Hop) Name() string { return "dns" }
 func (h *Hop) Listen(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failed = h.server.Listen(ctx)
-	return h.failed
+	return h.listen(ctx)
 }
 
 // Apply implements hop.Hop: the answers are swapped at once, then sockets that are missing are opened.
 func (h *Hop) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (hop.Report, error) {
 	start := time.Now()
-	r := hop.Report{Full: c.All, Findings: h.loops()}
+	r := hop.Report{Full: c.All}
+	h.mu.Lock()
 	if have := h.live.Load(); have.from != s {
 		var view *answers.View
 		view, r.Changed = have.view.Apply(s, c)
 		h.live.Store(&live{view, s})
 	}
-	err := h.Listen(ctx)
+	err := h.listen(ctx)
+	h.mu.Unlock()
+	r.Findings = h.Findings()
 	r.Took = time.Since(start)
 	return r, err
 }
@@ -146,7 +148,11 @@ func (h *Hop) Ready() error {
 func (h *Hop) Addrs() []netip.AddrPort {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.server.Addrs()
+	var out []netip.AddrPort
+	for _, d := range h.doors {
+		out = append(out, d.server.Addrs()...)
+	}
+	return out
 }
 
 // Close ends gracefully: not ready at once, answering for Options.Lameduck, or until ctx ends, then no more.
@@ -169,9 +175,15 @@ func (h *Hop) Remove(ctx context.Context) error {
 	err := h.shut(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.server, h.leaving, h.failed = h.newServer(), false, errors.New("dns: removed")
-	h.live.Store(&live{view: h.blank})
-	return err
+	s := h.serving.Load()
+	blank, blankErr := answers.New(s.answers)
+	if blankErr == nil {
+		h.live.Store(&live{view: blank})
+	}
+	h.doors = nil
+	h.arrange(s)
+	h.leaving, h.failed = false, errors.New("dns: removed")
+	return errors.Join(err, blankErr)
 }
 
 // shut closes the sockets and waits for questions that are being answered.
@@ -179,23 +191,37 @@ func (h *Hop) shut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	h.mu.Lock()
-	s := h.server
+	doors, stop := h.doors, h.follow
+	h.follow = nil
 	h.mu.Unlock()
-	err := s.Close(ctx)
-	if h.forward != nil {
-		h.forward.Close()
+	if stop != nil {
+		stop()
+		h.followed.Wait()
 	}
-	return err
+	var errs []error
+	for _, d := range doors {
+		errs = append(errs, d.server.Close(ctx))
+	}
+	for _, f := range h.serving.Load().forwarders {
+		f.Close()
+	}
+	return errors.Join(errs...)
 }
 
-// loops are the upstream servers that are not asked because they ask us.
-func (h *Hop) loops() []flow.Finding {
-	if h.forward == nil {
-		return nil
-	}
+// Findings are the upstream servers that are not asked because they ask us, and a configuration that was not taken.
+func (h *Hop) Findings() []flow.Finding {
 	var out []flow.Finding
-	for _, a := range h.forward.Looping() {
-		out = append(out, finding(flow.DNSLoop, "DNS server of node "+h.o.Node, fmt.Sprintf("The upstream server %s sends our questions back to us, so it is not asked.", a)))
+	for _, f := range h.serving.Load().forwarders {
+		for _, a := range f.Looping() {
+			out = append(out, finding(flow.DNSLoop, h.object(), fmt.Sprintf("The upstream server %s sends our questions back to us, so it is not asked.", a)))
+		}
+	}
+	slices.SortFunc(out, func(a, b flow.Finding) int { return strings.Compare(a.Cause, b.Cause) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.invalid != nil {
+		out = append(out, finding(flow.DNSConfigInvalid, h.object(), "The changed configuration of the DNS server is not valid, so the one before stays.",
+			strings.Split(h.invalid.Error(), "\n")...))
 	}
 	return out
 }

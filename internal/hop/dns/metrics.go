@@ -20,5 +20,5 @@ func (h *Hop) register(r prometheus.Registerer) error {
 	})
 	services := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "podway_dns_services", Help: "Services that have names."},
 		func() float64 { return float64(h.live.Load().view.Services()) })
-	return errors.Join(r.Register(h.metrics), r.Register(h.forwarding), r.Register(age), r.Register(services))
+	return errors.Join(r.Register(h.metrics), r.Register(h.forwarding), r.Register(h.reloadFailed), r.Register(age), r.Register(services))
 }

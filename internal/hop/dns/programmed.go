@@ -27,7 +27,7 @@ func (h *Hop) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, error)
 		return h.closed(), nil
 	}
 	l := h.live.Load()
-	v := decide(l.view, l.from, *f.DNS)
+	v := decide(h.serving.Load().first, l.view, l.from, *f.DNS)
 	if v.Name == "" || v.Rcode == "FORMERR" {
 		return v, nil
 	}

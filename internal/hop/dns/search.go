@@ -41,10 +41,10 @@ func (t try) noData() bool {
 // search asks for one candidate after the other as glibc does: the first with records wins. Else a name without such
 // records counts before a failure, and a failure before a name that does not exist. A domain that is not the cluster's
 // is passed over: nobody can say from here what it holds.
-func search(v *answers.View, q flow.Question, typ uint16) (best try, tried []try) {
+func search(find func(name string) answers.Found, q flow.Question) (best try, tried []try) {
 	rank := -1
 	for _, name := range candidates(q) {
-		t := try{name, v.Find(name, typ)}
+		t := try{name, find(name)}
 		tried = append(tried, t)
 		if t.positive() {
 			return t, tried

@@ -24,11 +24,15 @@ func Default(d Defaults) *Config {
 		Fall: Fall{On: true, Zones: []string{"in-addr.arpa.", "ip6.arpa."}}}}
 	if len(d.To) > 0 {
 		b.Forwards = []Forward{{Zone: ".", To: d.To, MaxFails: DefaultMaxFails, Plugin: "forward"}}
-		b.Cache = DefaultCache()
-		b.Cache.Stale = d.Stale
+		b.Cache = &Cache{Success: CachePart{Capacity: DefaultCapacity, Max: DefaultSuccessTTL},
+			Denial: CachePart{Capacity: DefaultCapacity, Max: builtInDenial}, ServFail: DefaultServFail, Stale: d.Stale,
+			Prefetch: Prefetch{Amount: 2, Within: time.Minute, Percent: 10}}
 	}
 	return &Config{Blocks: []*Block{b}}
 }
+
+// builtInDenial is the longest life of a negative answer in the built-in configuration.
+const builtInDenial = 30 * time.Second
 
 // Port is where DNS servers listen.
 const Port = 53

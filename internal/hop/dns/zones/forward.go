@@ -32,6 +32,7 @@ func (b *block) mayAsk(f *forwarder, name string) bool {
 // fromServers asks the first forward whose zone holds the name, and the next when the answer says so.
 func (b *block) fromServers(w *walk, q *dns.Msg, name string) result {
 	out := refuse(q, dns.RcodeRefused)
+	out.foreign = w.offline && len(b.forwards) == 0
 	for _, f := range b.forwards {
 		if !b.mayAsk(f, name) {
 			continue
