@@ -8,7 +8,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/tools/record"
@@ -40,32 +39,26 @@ type lab struct {
 	server *server
 	ctl    *Controller
 	events *record.FakeRecorder
-	in     chan *model.Snapshot
+	feed   *controltest.Feed
 	stop   context.CancelFunc
 	done   sync.WaitGroup
-
-	mu   sync.Mutex
-	b    *model.Builder
-	mute bool // slices do not come back
 }
 
 func newLab(t *testing.T, s *server, edit func(*Controller)) *lab {
-	l := &lab{t: t, server: s, events: record.NewFakeRecorder(100), in: make(chan *model.Snapshot, 1), b: model.NewBuilder(nil)}
+	l := &lab{t: t, server: s, events: record.NewFakeRecorder(100), feed: controltest.NewFeed()}
 	l.ctl = &Controller{Client: s, Recorder: l.events}
 	if edit != nil {
 		edit(l.ctl)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
-	w, err := s.DiscoveryV1().EndpointSlices("").Watch(ctx, metav1.ListOptions{})
-	if err != nil {
+	for _, sl := range s.slices(t) {
+		l.put(sl)
+	}
+	if err := l.feed.Follow(ctx, s.Server, &l.done); err != nil {
 		t.Fatal(err)
 	}
-	for _, sl := range s.slices(t) {
-		l.b.Put(sl)
-	}
-	l.done.Go(func() { l.follow(ctx, w) })
-	l.done.Go(func() { _ = l.ctl.Run(ctx, l.in) })
+	l.done.Go(func() { _ = l.ctl.Run(ctx, l.feed.C) })
 	return l
 }
 
@@ -74,52 +67,10 @@ func (l *lab) close() {
 	l.done.Wait()
 }
 
-func (l *lab) follow(ctx context.Context, w watch.Interface) {
-	defer w.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case e := <-w.ResultChan():
-			s, ok := e.Object.(*discoveryv1.EndpointSlice)
-			if l.mu.Lock(); ok && !l.mute {
-				if e.Type == watch.Deleted {
-					l.b.Delete(decodeSlice(s))
-				} else {
-					l.b.Put(decodeSlice(s))
-				}
-				l.send()
-			}
-			l.mu.Unlock()
-		}
-	}
-}
-
-// send publishes the newest snapshot; mu is held.
-func (l *lab) send() {
-	select {
-	case <-l.in:
-	default:
-	}
-	l.in <- l.b.Snapshot(time.Now())
-}
-
 // put changes the cluster.
-func (l *lab) put(objs ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, o := range objs {
-		l.b.Put(o)
-	}
-	l.send()
-}
+func (l *lab) put(objs ...any) { l.feed.Put(objs...) }
 
-func (l *lab) delete(o any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.b.Delete(o)
-	l.send()
-}
+func (l *lab) delete(o any) { l.feed.Delete(o) }
 
 // writes counts the requests of a verb for a resource since the last call.
 func (l *lab) writes(verb, resource string) int {

@@ -23,7 +23,7 @@ func TestWhileTheWatchIsBehindOwnWritesCount(t *testing.T) {
 		l.put(append(allNodes(), cart(), pod(0), pod(1))...)
 		settle(time.Second)
 		l.server.ClearActions()
-		l.mute = true // nothing that is written comes back
+		l.feed.Mute(true) // nothing that is written comes back
 		for i := range 10 {
 			l.put(pod(0, func(p *model.Pod) { p.Ready = i%2 == 1 }))
 			settle(100 * time.Millisecond)
@@ -32,7 +32,7 @@ func TestWhileTheWatchIsBehindOwnWritesCount(t *testing.T) {
 			t.Errorf("ten flips took %d updates, %d events", n, len(l.events.Events))
 		}
 		l.server.ClearActions()
-		l.mute = false
+		l.feed.Mute(false)
 		l.put(pod(1, func(p *model.Pod) { p.ResourceVersion = "99" })) // nothing of it concerns slices
 		settle(time.Minute)
 		if n := l.writes("update", "endpointslices"); n != 0 || len(l.server.slices(t)) != 1 {

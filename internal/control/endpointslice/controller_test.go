@@ -140,9 +140,7 @@ func TestAConflictIsSolvedFromTheTruth(t *testing.T) {
 		defer l.close()
 		l.put(append(allNodes(), cart(), pod(0))...)
 		settle(time.Second)
-		l.mu.Lock()
-		l.mute = true // the controller's view stays behind
-		l.mu.Unlock()
+		l.feed.Mute(true) // the controller's view stays behind
 		api := l.server.DiscoveryV1().EndpointSlices("shop")
 		s, _ := api.Get(context.Background(), l.server.slices(t)[0].Name.Name, metav1.GetOptions{})
 		s.Endpoints = nil
@@ -387,7 +385,7 @@ func TestAWriteThatNeverComesBackIsLookedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, newServer(), nil)
 		defer l.close()
-		l.mute = true
+		l.feed.Mute(true)
 		l.put(append(allNodes(), cart(), pod(0))...)
 		settle(time.Second)
 		api := l.server.DiscoveryV1().EndpointSlices("shop")

@@ -5,6 +5,8 @@
 package nft
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -189,3 +191,21 @@ func (c *Chain) sameBase(o *Chain) bool {
 }
 
 func (s *Set) equal(o *Set) bool { return s.SameShape(o) && maps.Equal(s.Elems, o.Elems) }
+
+// Tables reads the table of a name in each of the families, by one of the kernel's ways to read. A table that is not there
+// is left out, and IPv6 where the kernel lacks it.
+func Tables(ctx context.Context, families []Family, name string, how func(context.Context, Family, string) (*Table, error)) (out []*Table, err error) {
+	for _, f := range families {
+		t, err := how(ctx, f, name)
+		if errors.Is(err, errors.ErrUnsupported) && f == IPv6 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/nft"
+	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	"github.com/podway/podway/internal/kernel/bpf"
 	knft "github.com/podway/podway/internal/kernel/nft"
 	"github.com/podway/podway/internal/model"
@@ -34,20 +35,9 @@ func onFake() (*Backend, *bpf.Fake, *knft.Fake) {
 	}), k, rules
 }
 
-// plans are the plans of two snapshots that differ in one Service.
-func plans() (*proxy.Plan, *proxy.Plan) {
-	c := hoptest.NewCluster().Put(hoptest.Service("cart", 7), hoptest.Slice("cart", hoptest.Ready("10.244.1.5")), hoptest.Service("web", 8))
-	p := proxy.NewPlanner(hoptest.NodeA)
-	one := c.Snapshot()
-	two := c.Put(hoptest.Slice("cart", hoptest.Ready("10.244.2.6"))).Snapshot()
-	first, _ := p.Update(one, model.Everything())
-	second, _ := p.Update(two, model.Diff(one, two))
-	return first, second
-}
-
 func TestAChangeOfOneServiceWritesNothingElse(t *testing.T) {
 	b, _, _ := onFake()
-	one, two := plans()
+	one, two := proxytest.Plans()
 	if done, err := b.Apply(t.Context(), one); err != nil || !done.Full {
 		t.Fatalf("first: %+v, %v", done, err)
 	}
@@ -60,7 +50,7 @@ func TestAChangeOfOneServiceWritesNothingElse(t *testing.T) {
 func TestDriftIsNoticedSaidAndRepaired(t *testing.T) {
 	ctx := t.Context()
 	b, k, _ := onFake()
-	plan, _ := plans()
+	plan, _ := proxytest.Plans()
 	apply := func() {
 		t.Helper()
 		if _, err := b.Apply(ctx, plan); err != nil {
@@ -192,7 +182,7 @@ func TestAHostThatCannotDoThePacketsRulesIsNotSupported(t *testing.T) {
 func TestWithoutItsRightsThePacketsRulesServeAndTheRemedyIsNamed(t *testing.T) {
 	b, k, rules := onFake()
 	k.Fail = func() error { return fmt.Errorf("bpf: make map services: %w", os.ErrPermission) }
-	one, _ := plans()
+	one, _ := proxytest.Plans()
 	if _, err := b.Apply(t.Context(), one); err == nil || !strings.Contains(err.Error(), "deploy/modes/ebpf") {
 		t.Errorf("the error is %v", err)
 	}

@@ -2,8 +2,6 @@ package iptables
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,8 +14,6 @@ import (
 	"github.com/podway/podway/internal/model"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
-
 func TestTheRulesReadAsExpected(t *testing.T) {
 	for _, c := range hoptest.ServiceCases() {
 		file := map[string]string{"exposed": "exposed", "dual stack, sticky, Local, guarded": "everything", "no ready endpoint": "empty", "source ranges without endpoints": "guarded"}[c.Name]
@@ -26,19 +22,7 @@ func TestTheRulesReadAsExpected(t *testing.T) {
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			got := Render(proxytest.Default().Decide(c.Snapshot)).Text()
-			path := "testdata/" + file + ".rules"
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Errorf("run with -update if this is meant:\n%s", d)
-			}
+			proxytest.Golden(t, "testdata/"+file+".rules", got)
 		})
 	}
 }
@@ -57,17 +41,6 @@ func TestChainsAreNamedAsInEveryCluster(t *testing.T) {
 	}
 }
 
-// plans are the plans of two snapshots that differ in one endpoint of one Service.
-func plans() (*proxy.Plan, *proxy.Plan) {
-	c := hoptest.NewCluster().Put(hoptest.Service("cart", 7), hoptest.Slice("cart", hoptest.Ready("10.244.1.5"), hoptest.Ready("10.244.2.7")), hoptest.Service("web", 8))
-	p := proxy.NewPlanner(hoptest.NodeA)
-	one := c.Snapshot()
-	two := c.Put(hoptest.Slice("cart", hoptest.Ready("10.244.2.6"), hoptest.Ready("10.244.2.7"))).Snapshot()
-	first, _ := p.Update(one, model.Everything())
-	second, _ := p.Update(two, model.Diff(one, two))
-	return first, second
-}
-
 func newFake() (*kipt.Fake, *Backend) {
 	fake := kipt.NewFake()
 	return fake, New(func() (kipt.Door, error) { return fake, nil }, nil)
@@ -75,7 +48,7 @@ func newFake() (*kipt.Fake, *Backend) {
 
 func TestAChangeOfOneServiceWritesOnlyItsChains(t *testing.T) {
 	fake, b := newFake()
-	one, two := plans()
+	one, two := proxytest.Plans("10.244.2.7")
 	if done, err := b.Apply(t.Context(), one); err != nil || !done.Full {
 		t.Fatalf("first: %+v, %v", done, err)
 	}
@@ -118,7 +91,7 @@ func TestAServiceThatComesAddsOneRuleToEachListAndTakesItAway(t *testing.T) {
 
 func TestRulesAndFailuresAreCounted(t *testing.T) {
 	fake, b := newFake()
-	one, two := plans()
+	one, two := proxytest.Plans("10.244.2.7")
 	nat := proxy.TableFamily{Table: kipt.NAT, Family: "IPv4"}
 	there := func() int { return strings.Count(fake.Save(kipt.IPv4, kipt.NAT), "\n-A ") }
 	for i, p := range []*proxy.Plan{one, two, two} {
@@ -144,7 +117,7 @@ func TestRulesAndFailuresAreCounted(t *testing.T) {
 
 func TestAfterAFailureEverythingIsCompared(t *testing.T) {
 	fake, b := newFake()
-	one, two := plans()
+	one, two := proxytest.Plans("10.244.2.7")
 	if _, err := b.Apply(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +145,7 @@ func TestAfterAFailureEverythingIsCompared(t *testing.T) {
 func TestDriftIsNoticedSaidAndRepaired(t *testing.T) {
 	ctx := t.Context()
 	fake, b := newFake()
-	plan, _ := plans()
+	plan, _ := proxytest.Plans("10.244.2.7")
 	if _, err := b.Apply(ctx, plan); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +187,7 @@ func TestDriftIsNoticedSaidAndRepaired(t *testing.T) {
 func TestAWriteBesideOursIsLookedAt(t *testing.T) {
 	ctx := t.Context()
 	fake, b := newFake()
-	one, two := plans()
+	one, two := proxytest.Plans("10.244.2.7")
 	if _, err := b.Apply(ctx, one); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +208,7 @@ func TestAWriteBesideOursIsLookedAt(t *testing.T) {
 func TestWhenComparingIsCostlyEmptiedTablesAreStillNoticedAtOnce(t *testing.T) {
 	ctx := t.Context()
 	fake, b := newFake()
-	plan, _ := plans()
+	plan, _ := proxytest.Plans("10.244.2.7")
 	if _, err := b.Apply(ctx, plan); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +245,7 @@ func TestAHostThatLacksSomethingIsSaidClearly(t *testing.T) {
 func TestWithoutIPv6OnlyIPv4IsWritten(t *testing.T) {
 	fake, b := newFake()
 	fake.NoIPv6 = true
-	plan, _ := plans()
+	plan, _ := proxytest.Plans("10.244.2.7")
 	if _, err := b.Apply(t.Context(), plan); err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func TestSomebodyEmptyingTheTablesIsNoticedAndMended(t *testing.T) {
 	for _, v := range variants {
 		ns, d := newHost(t, v)
 		b := New(func() (kipt.Door, error) { return d, nil }, nil)
-		one, two := plans()
+		one, two := proxytest.Plans("10.244.2.7")
 		for _, p := range []*proxy.Plan{one, two} {
 			if _, err := b.Apply(t.Context(), p); err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestRulesOfTheOtherVariantGo(t *testing.T) {
 		other := variants[1-i]
 		needTools(t, other)
 		ns, d := newHost(t, v)
-		one, two := plans()
+		one, two := proxytest.Plans("10.244.2.7")
 		if _, err := New(func() (kipt.Door, error) { return d, nil }, nil).Apply(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podway/podway/internal/flow"
 	"github.com/podway/podway/internal/hop/proxy"
+	"github.com/podway/podway/internal/hop/proxy/nft"
 	kipvs "github.com/podway/podway/internal/kernel/ipvs"
 	knft "github.com/podway/podway/internal/kernel/nft"
 )
@@ -103,19 +104,12 @@ func (r *Ruleset) server(k kipvs.Key) (*kipvs.Server, error) {
 	return r.state.Servers[k], nil
 }
 
+// packet is a flow's first packet; the addresses of the device of virtual servers are the node's too.
 func (r *Ruleset) packet(f flow.Flow) knft.Packet {
-	src := f.Src
-	if !src.Addr().IsValid() {
-		src = netip.AddrPortFrom(netip.IPv4Unspecified(), src.Port())
-		if f.Dst.Addr().Is6() {
-			src = netip.AddrPortFrom(netip.IPv6Unspecified(), src.Port())
-		}
-	}
-	fromHost := f.From == flow.FromNode
-	return knft.Packet{
-		Proto: f.Proto.Number(), Src: src, Dst: f.Dst, FromHost: fromHost, IIF: r.node.Device(f),
-		Local: func(a netip.Addr) bool { return r.node.Has(a) || r.state.Addrs[a] || fromHost && a == src.Addr() },
-	}
+	p := nft.PacketOf(r.node, f)
+	local := p.Local
+	p.Local = func(a netip.Addr) bool { return local(a) || r.state.Addrs[a] }
+	return p
 }
 
 // walk runs the chains of some hooks only.

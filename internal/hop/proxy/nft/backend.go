@@ -324,19 +324,12 @@ func read(ctx context.Context, k knft.Kernel, n proxy.Node) (*Ruleset, error) {
 
 // gather collects the tables of all families with one of the kernel's ways to read.
 func gather(ctx context.Context, n proxy.Node, how func(context.Context, knft.Family, string) (*knft.Table, error)) (*Ruleset, error) {
-	r := &Ruleset{node: n}
-	for _, f := range families {
-		t, err := how(ctx, f, tableName)
-		if errors.Is(err, errors.ErrUnsupported) && f == knft.IPv6 {
-			continue // a kernel without IPv6
-		}
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			r.tables = append(r.tables, t)
-		}
+	tables, err := knft.Tables(ctx, families, tableName, how)
+	if err != nil {
+		return nil, err
 	}
+	r := &Ruleset{node: n}
+	r.tables = tables
 	return r, nil
 }
 

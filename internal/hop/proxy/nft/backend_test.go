@@ -3,21 +3,14 @@ package nft
 import (
 	"context"
 	"errors"
-	"flag"
-	"os"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/podway/podway/internal/hop/hoptest"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/proxytest"
 	knft "github.com/podway/podway/internal/kernel/nft"
-	"github.com/podway/podway/internal/model"
 )
-
-var update = flag.Bool("update", false, "write testdata anew")
 
 func TestTheRulesReadAsExpected(t *testing.T) {
 	for _, c := range hoptest.ServiceCases() {
@@ -27,38 +20,15 @@ func TestTheRulesReadAsExpected(t *testing.T) {
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			got := Render(proxy.Decide(c.Snapshot, hoptest.NodeA)).Text()
-			path := "testdata/" + file + ".nft"
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Errorf("run with -update if this is meant:\n%s", d)
-			}
+			proxytest.Golden(t, "testdata/"+file+".nft", got)
 		})
 	}
-}
-
-// plans are the plans of two snapshots that differ in one Service.
-func plans() (*proxy.Plan, *proxy.Plan) {
-	c := hoptest.NewCluster().Put(hoptest.Service("cart", 7), hoptest.Slice("cart", hoptest.Ready("10.244.1.5")), hoptest.Service("web", 8))
-	p := proxy.NewPlanner(hoptest.NodeA)
-	one := c.Snapshot()
-	two := c.Put(hoptest.Slice("cart", hoptest.Ready("10.244.2.6"))).Snapshot()
-	first, _ := p.Update(one, model.Everything())
-	second, _ := p.Update(two, model.Diff(one, two))
-	return first, second
 }
 
 func TestAChangeOfOneServiceWritesNothingElse(t *testing.T) {
 	fake := knft.NewFake()
 	b := New(func() (knft.Kernel, error) { return fake, nil })
-	one, two := plans()
+	one, two := proxytest.Plans()
 	if done, err := b.Apply(t.Context(), one); err != nil || !done.Full {
 		t.Fatalf("first: %+v, %v", done, err)
 	}
@@ -72,7 +42,7 @@ func TestDriftIsNoticedSaidAndRepaired(t *testing.T) {
 	ctx := t.Context()
 	fake := knft.NewFake()
 	b := New(func() (knft.Kernel, error) { return fake, nil })
-	plan, _ := plans()
+	plan, _ := proxytest.Plans()
 	if _, err := b.Apply(ctx, plan); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +96,7 @@ func TestClassesWithTheSameNumberAreKeptApart(t *testing.T) {
 func TestATableThatCannotBeChangedIsReplaced(t *testing.T) {
 	ctx := t.Context()
 	fake := knft.NewFake()
-	plan, _ := plans()
+	plan, _ := proxytest.Plans()
 	// Somebody made our base chain an ordinary one and jumps to it, so it cannot be deleted alone.
 	odd := knft.NewTable(knft.IPv4, tableName)
 	odd.Comment = comment

@@ -52,7 +52,10 @@ func (r *Ruleset) Eval(f flow.Flow) flow.Verdict {
 	return verdict(outs)
 }
 
-func (r *Ruleset) packet(f flow.Flow) knft.Packet {
+func (r *Ruleset) packet(f flow.Flow) knft.Packet { return PacketOf(r.node, f) }
+
+// PacketOf is a flow's first packet as a node's tables see it. Without a source address it comes from anywhere.
+func PacketOf(n proxy.Node, f flow.Flow) knft.Packet {
 	src := f.Src
 	if !src.Addr().IsValid() {
 		src = netip.AddrPortFrom(netip.IPv4Unspecified(), src.Port())
@@ -62,8 +65,8 @@ func (r *Ruleset) packet(f flow.Flow) knft.Packet {
 	}
 	fromHost := f.From == flow.FromNode
 	return knft.Packet{
-		Proto: f.Proto.Number(), Src: src, Dst: f.Dst, FromHost: fromHost, IIF: r.node.Device(f),
-		Local: func(a netip.Addr) bool { return r.node.Has(a) || fromHost && a == src.Addr() },
+		Proto: f.Proto.Number(), Src: src, Dst: f.Dst, FromHost: fromHost, IIF: n.Device(f),
+		Local: func(a netip.Addr) bool { return n.Has(a) || fromHost && a == src.Addr() },
 	}
 }
 
