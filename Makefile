@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/podway/podway/internal/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: help deps build bpf demo test check unit e2e oracle soak conformance clean
+.PHONY: help deps build bpf demo test check unit e2e oracle oracle-bin modes soak conformance clean
 help: ## show the targets
 	@grep -hE '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -32,7 +32,7 @@ demo: deps build ## start a real cluster, send requests through every path, prin
 	@$(SUDO) bin/podway demo
 
 test: FOR := tests
-test: deps check build unit e2e oracle ## everything that CI runs
+test: deps check build unit e2e oracle modes ## everything that CI runs
 
 check: ## format, vet, other operating systems, the module files
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -51,11 +51,18 @@ SEED ?= 1
 CASES ?= 200
 MODE ?= nftables
 PEER ?= kube-proxy
-oracle: ## random clusters on podway and on kube-proxy side by side: make oracle SEED=1 CASES=200 MODE=nftables PEER=kube-proxy
+oracle: oracle-bin ## random clusters on podway and on kube-proxy side by side: make oracle SEED=1 CASES=200 MODE=nftables PEER=kube-proxy
+	$(SUDO) bin/oracle -seed $(SEED) -cases $(CASES) -mode $(MODE) -peer $(PEER) -dir bin/differences $(REPLAY)
+
+oracle-bin:
 	@mkdir -p bin
 	@cd lab && go build -trimpath -tags providerless -ldflags '-s -w' -o ../bin/kubeproxy ./kubeproxy
 	@go build -o bin/oracle ./test/oracle
-	$(SUDO) bin/oracle -seed $(SEED) -cases $(CASES) -mode $(MODE) -peer $(PEER) -dir bin/differences $(REPLAY)
+
+modes: oracle-bin ## the modes of the service proxy that run here against each other, and mode iptables against kube-proxy's
+	$(SUDO) bin/oracle -seed $(SEED) -cases 25 -mode iptables -peer podway-nftables -dir bin/differences
+	$(SUDO) bin/oracle -seed $(SEED) -cases 25 -mode ebpf -peer podway-nftables -dir bin/differences
+	$(SUDO) bin/oracle -seed $(SEED) -cases 25 -mode iptables -peer kube-proxy-iptables -dir bin/differences
 
 REQUESTS ?= 100000
 soak: build ## many requests while servers are replaced and agents killed: make soak MODE=nftables REQUESTS=100000

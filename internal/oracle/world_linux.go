@@ -23,6 +23,7 @@ type world struct {
 	live   *scenario.Live
 	st     *scenario.State
 	tables map[string]*conntrack.Conn // by node
+	port   uint16                     // of the last new UDP client
 }
 
 // sides are podway and the peer, in this order.
@@ -142,6 +143,15 @@ func (w *world) send(ctx context.Context, probes []Probe, all []*asked) {
 	running.Wait()
 }
 
+// newPort is a port that no UDP client has had lately: the kernel would take a client of an earlier step's port for that one.
+func (w *world) newPort() uint16 {
+	const first, last = 33000, 64999 // above node ports and longFlows
+	if w.port++; w.port < first || w.port > last {
+		w.port = first
+	}
+	return w.port
+}
+
 // ask asks the questions, each as often as times says, and returns what was seen in their order.
 func (w *world) ask(ctx context.Context, probes []Probe, times func(Probe) int, patience time.Duration) ([]Observation, error) {
 	var all []*asked
@@ -154,6 +164,9 @@ func (w *world) ask(ctx context.Context, probes []Probe, times func(Probe) int, 
 			d, err := w.dial(p, source, patience)
 			if err != nil {
 				return nil, err
+			}
+			if p.Proto == flow.UDP {
+				d.SrcPort = w.newPort()
 			}
 			all = append(all, &asked{probe: i, d: d})
 		}
