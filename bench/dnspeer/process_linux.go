@@ -182,13 +182,42 @@ func FreePort() (netip.AddrPort, error) {
 
 // Upstream is a server for the names that are not the cluster's: it knows none. Servers ask it when they start.
 func Upstream() (netip.AddrPort, io.Closer, error) {
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	return UpstreamFunc(func(dns.Question) []dns.RR { return nil })
+}
+
+// UpstreamFunc is a server that knows the names for which f returns records; all others do not exist.
+func UpstreamFunc(f func(dns.Question) []dns.RR) (netip.AddrPort, io.Closer, error) {
+	addr, err := FreePort()
 	if err != nil {
 		return netip.AddrPort{}, nil, err
 	}
-	s := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeNameError))
-	})}
-	go func() { _ = s.ActivateAndServe() }()
-	return netip.MustParseAddrPort(pc.LocalAddr().String()), pc, nil
+	h := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		a := new(dns.Msg).SetReply(q)
+		if a.Answer = f(q.Question[0]); len(a.Answer) == 0 {
+			a.Rcode = dns.RcodeNameError
+		}
+		_ = w.WriteMsg(a)
+	})
+	pc, err := net.ListenPacket("udp", addr.String())
+	if err != nil {
+		return netip.AddrPort{}, nil, err
+	}
+	l, err := net.Listen("tcp", addr.String())
+	if err != nil {
+		pc.Close()
+		return netip.AddrPort{}, nil, err
+	}
+	go func() { _ = (&dns.Server{PacketConn: pc, Handler: h}).ActivateAndServe() }()
+	go func() { _ = (&dns.Server{Listener: l, Handler: h}).ActivateAndServe() }()
+	return addr, closers{pc, l}, nil
+}
+
+type closers []io.Closer
+
+func (c closers) Close() error {
+	var errs []error
+	for _, x := range c {
+		errs = append(errs, x.Close())
+	}
+	return errors.Join(errs...)
 }

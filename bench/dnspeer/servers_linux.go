@@ -49,6 +49,7 @@ type Corefile struct {
 	API      string // URL
 	Upstream netip.AddrPort
 	Pods     string
+	NoCache  bool // else answers of reverse zones are up to 30 s old
 	Metrics  netip.AddrPort
 	Health   netip.AddrPort
 	Ready    netip.AddrPort
@@ -59,6 +60,13 @@ func (c Corefile) Text() string {
 	pods := c.Pods
 	if pods == "" {
 		pods = "insecure"
+	}
+	cache := `cache 30 {
+       disable success cluster.local
+       disable denial cluster.local
+    }`
+	if c.NoCache {
+		cache = ""
 	}
 	return fmt.Sprintf(`.:%d {
     bind %s
@@ -77,15 +85,12 @@ func (c Corefile) Text() string {
     forward . %s {
        max_concurrent 1000
     }
-    cache 30 {
-       disable success cluster.local
-       disable denial cluster.local
-    }
+    %s
     loop
     reload
     loadbalance
 }
-`, c.Listen.Port(), c.Listen.Addr(), c.Health, c.Ready, c.API, pods, c.Metrics, c.Upstream)
+`, c.Listen.Port(), c.Listen.Addr(), c.Health, c.Ready, c.API, pods, c.Metrics, c.Upstream, cache)
 }
 
 // StartCoreDNS starts CoreDNS with a Corefile of free ports in dir.

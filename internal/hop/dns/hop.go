@@ -37,6 +37,7 @@ type Options struct {
 	CIDRs        []netip.Prefix   // ranges of Services and Pods: their reverse names are the cluster's
 	TTL          uint32           // seconds; 0 = answers.DefaultTTL
 	PodRecords   bool             // a-b-c-d.NAMESPACE.pod.DOMAIN answers the address in the name
+	PodsChecked  bool             // with PodRecords: only addresses of Pods that the snapshot has in that namespace
 	Nameservers  []netip.Addr     // addresses of ns.dns.DOMAIN: the DNS Service's
 	Lameduck     time.Duration    // how long Close goes on answering
 	Metrics      prometheus.Registerer

@@ -34,6 +34,9 @@ func (o Options) builtIn() *config.Config {
 	d.Domain = dns.CanonicalName(d.Domain)
 	if o.PodRecords {
 		d.Pods = config.PodsInsecure
+		if o.PodsChecked {
+			d.Pods = config.PodsVerified
+		}
 	}
 	for _, a := range o.Upstreams {
 		d.To = append(d.To, config.Target{Addr: a})
@@ -61,6 +64,7 @@ func (o Options) answersOf(c *config.Config) answers.Options {
 			continue
 		}
 		out.Domain, out.TTL, out.PodRecords = k.Domain, k.TTL, k.Pods != config.PodsDisabled
+		out.PodsChecked = k.Pods == config.PodsVerified
 		for _, p := range k.Reverse {
 			name, err := dns.ReverseAddr(p.Addr().String())
 			if err == nil && !k.Fall.Through(name) && !slices.Contains(out.CIDRs, p) {
