@@ -66,7 +66,6 @@ func run(ctx context.Context, o options) error {
 	if err := moveAway(); err != nil {
 		return err
 	}
-	dnspeer.Prefer()
 	return measure(ctx, o)
 }
 
@@ -80,14 +79,14 @@ func moveAway() error {
 	if dnspeer.LoadCPU() == dnspeer.CPU() {
 		fmt.Println("one processor: servers and generator share it, so questions a second say little; CPU time for each does")
 	}
-	taskset, err := exec.LookPath("taskset")
-	if err != nil {
-		return fmt.Errorf("taskset is missing (package util-linux): %w", err)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := append([]string{"taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self}, os.Args[1:]...)
-	return syscall.Exec(taskset, args, append(os.Environ(), moved+"=1"))
+	args := dnspeer.First(2, append([]string{"taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self}, os.Args[1:]...)...)
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("%s is missing (package util-linux): %w", args[0], err)
+	}
+	return syscall.Exec(program, args, append(os.Environ(), moved+"=1"))
 }

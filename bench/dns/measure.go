@@ -231,7 +231,8 @@ func generator(ctx context.Context, j job, cpu int) (s dnspeer.Seen, err error) 
 	if err != nil {
 		return s, err
 	}
-	c := exec.CommandContext(ctx, "taskset", "-c", strconv.Itoa(cpu), self, "-generate", string(text))
+	args := dnspeer.First(1, "taskset", "-c", strconv.Itoa(cpu), self, "-generate", string(text))
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off")
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs

@@ -59,6 +59,7 @@ type generator struct {
 	inIov [inFlight]unix.Iovec
 	oIov  [inFlight]unix.Iovec
 	buf   []byte
+	polls [64]unix.PollFd
 	seen  Seen
 	took  []time.Duration
 	start time.Time
@@ -106,30 +107,24 @@ func (l Load) Run() (Seen, error) {
 	return g.seen, nil
 }
 
-// flood keeps Window questions on their way on every socket.
+// flood keeps Window questions on their way on every socket. It looks for answers all the time: to wake it up would cost the
+// server an interrupt to another processor.
 func (g *generator) flood() {
-	polls := make([]unix.PollFd, len(g.lanes))
-	for i, l := range g.lanes {
-		l.heard, polls[i] = g.start, unix.PollFd{Fd: int32(l.fd), Events: unix.POLLIN}
+	for _, l := range g.lanes {
+		l.heard = g.start
 	}
 	for now := g.start; now.Sub(g.start) < g.For; now = time.Now() {
-		idle := true
 		for _, l := range g.lanes {
 			if n := g.receive(l, now); n > 0 {
-				idle, l.heard = false, now
+				l.heard = now
 			} else if l.out > 0 && now.Sub(l.heard) > lostAfter {
 				g.giveUp(l, now)
 			}
 			for l.out < g.Window {
-				n := g.send(l, min(inFlight, g.Window-l.out))
-				if n == 0 {
+				if g.send(l, min(inFlight, g.Window-l.out)) == 0 {
 					break
 				}
-				idle = false
 			}
-		}
-		if idle {
-			_, _ = unix.Poll(polls, 1)
 		}
 	}
 }
@@ -140,7 +135,7 @@ func (g *generator) giveUp(l *lane, now time.Time) {
 	l.out, l.heard = 0, now
 }
 
-// pace sends Rate questions a second, one at a time, whatever the server does, and looks for answers all the time.
+// pace sends Rate questions a second, one at a time, whatever the server does.
 func (g *generator) pace() {
 	gap := time.Second / time.Duration(g.Rate)
 	for due, i := g.start, 0; ; {
@@ -157,19 +152,31 @@ func (g *generator) pace() {
 				due = now
 			}
 		}
-		for _, l := range g.lanes {
-			if l.out > 0 {
-				g.receive(l, now)
-			}
-		}
+		g.listen(max(0, time.Until(due)))
 	}
 	for wait := time.Now(); time.Since(wait) < lostAfter; {
-		for _, l := range g.lanes {
-			g.receive(l, time.Now())
-		}
+		g.listen(time.Millisecond)
 	}
 	for _, l := range g.lanes {
 		g.seen.Lost += l.out
+	}
+}
+
+// listen waits for answers, at most for a given time, and takes them. It sleeps: a generator that spins is one that others
+// are given the processor of.
+func (g *generator) listen(most time.Duration) {
+	polls := g.polls[:len(g.lanes)]
+	for i, l := range g.lanes {
+		polls[i] = unix.PollFd{Fd: int32(l.fd), Events: unix.POLLIN}
+	}
+	t := unix.NsecToTimespec(int64(most))
+	if n, err := unix.Ppoll(polls, &t, nil); err != nil || n == 0 {
+		return
+	}
+	for i, l := range g.lanes {
+		if polls[i].Revents != 0 {
+			g.receive(l, time.Now())
+		}
 	}
 }
 

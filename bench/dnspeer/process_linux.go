@@ -65,7 +65,7 @@ func (t *tail) String() string {
 // processes of the machine where that is allowed.
 func Start(ctx context.Context, name string, addr netip.AddrPort, cpus string, env []string, args ...string) (*Process, error) {
 	if cpus != "" {
-		args = append([]string{"taskset", "-c", cpus}, args...)
+		args = First(1, append([]string{"taskset", "-c", cpus}, args...)...)
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(1+strings.Count(cpus, ",")))
 	}
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -76,16 +76,21 @@ func Start(ctx context.Context, name string, addr netip.AddrPort, cpus string, e
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	_ = syscall.Setpriority(syscall.PRIO_PROCESS, c.Process.Pid, priority)
 	go func() { _ = c.Wait(); close(p.done) }()
 	return p, nil
 }
 
-// priority is the nice value of servers and generator, alike.
-const priority = -10
+// First is a command line that runs before everything else on the machine, with fixed real-time priority, where that is
+// allowed: servers and generators at priority 1, what feeds them at 2. Each then has its processor for itself even while the
+// machine does other things, whose share is the twentieth that the kernel keeps for them.
+func First(priority int, args ...string) []string {
+	if !realTime() {
+		return args
+	}
+	return append([]string{"chrt", "-f", strconv.Itoa(priority)}, args...)
+}
 
-// Prefer gives this process the same priority, where that is allowed.
-func Prefer() { _ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, priority) }
+var realTime = sync.OnceValue(func() bool { return exec.Command("chrt", "-f", "1", "true").Run() == nil })
 
 // Await waits until the server answers a question rightly.
 func (p *Process) Await(ctx context.Context, q Question) error {
