@@ -44,8 +44,8 @@ type lane struct {
 	base    int // of its questions: the question of ID n is base+n
 	next    uint16
 	out     int
-	heard   time.Time
-	sentAt  []int64 // by ID, nanoseconds; with Rate
+	heard   time.Time // when an answer came, in a flood; else when the last question was sent
+	sentAt  []int64   // by ID, nanoseconds; with Rate
 	waiting []bool
 }
 
@@ -145,31 +145,46 @@ func (g *generator) pace() {
 		}
 		if !now.Before(due) {
 			l := g.lanes[i%len(g.lanes)]
-			l.sentAt[l.next] = now.UnixNano()
+			l.sentAt[l.next], l.heard = now.UnixNano(), now
 			g.send(l, 1)
 			due, i = due.Add(gap), i+1
 			if behind := now.Sub(due); behind > 10*gap { // the machine was elsewhere: questions that were not asked are no load
 				due = now
 			}
 		}
-		g.listen(max(0, time.Until(due)))
+		g.listen(due)
 	}
 	for wait := time.Now(); time.Since(wait) < lostAfter; {
-		g.listen(time.Millisecond)
+		g.listen(time.Now().Add(time.Millisecond))
 	}
 	for _, l := range g.lanes {
 		g.seen.Lost += l.out
 	}
 }
 
-// listen waits for answers, at most for a given time, and takes them. It sleeps: a generator that spins is one that others
-// are given the processor of.
-func (g *generator) listen(most time.Duration) {
+// eager is how long after a question the generator looks for its answer all the time: to be woken up takes a time that is not
+// the server's. Then it sleeps, because one that spins is one that the kernel takes the processor from.
+const eager = 5 * time.Millisecond
+
+// listen waits for answers until a time and takes them.
+func (g *generator) listen(until time.Time) {
+	for waiting := true; waiting; {
+		waiting = false
+		for _, l := range g.lanes {
+			if l.out > 0 && time.Since(l.heard) < eager {
+				waiting = true
+				g.receive(l, time.Now())
+			}
+		}
+		if !time.Now().Before(until) {
+			return
+		}
+	}
 	polls := g.polls[:len(g.lanes)]
 	for i, l := range g.lanes {
 		polls[i] = unix.PollFd{Fd: int32(l.fd), Events: unix.POLLIN}
 	}
-	t := unix.NsecToTimespec(int64(most))
+	t := unix.NsecToTimespec(int64(max(0, time.Until(until))))
 	if n, err := unix.Ppoll(polls, &t, nil); err != nil || n == 0 {
 		return
 	}
