@@ -14,6 +14,7 @@ import (
 type Difference struct {
 	Key  string
 	Mode string // of podway in which alone it is, "" = any
+	Peer string // mode of kube-proxy beside which alone it is, "" = any
 	// Explains tells whether a finding is this difference and no other.
 	Explains func(st *scenario.State, f *Finding) bool
 }
@@ -21,23 +22,42 @@ type Difference struct {
 // Differences are all that the oracle can see.
 func Differences() []Difference {
 	return []Difference{
-		{"two-claims", "", twoClaims},
-		{"source-ranges-family", "", sourceRangesFamily},
-		{"hairpin-unplaced", "", hairpinUnplaced},
-		{"duplicate-endpoint", "", duplicateEndpoint},
-		{"udp-passing-by", "", udpPassingBy},
-		{"udp-frontend-gone", "", udpFrontendGone},
-		{"udp-nodeport-empty", "", udpNodePortEmpty},
-		{"ebpf-source", "ebpf", ebpfSource},
-		{"ebpf-untracked", "ebpf", ebpfUntracked},
-		{"ebpf-new-socket", "ebpf", ebpfNewSocket},
+		{"two-claims", "", "", twoClaims},
+		{"source-ranges-family", "", "", sourceRangesFamily},
+		{"hairpin-unplaced", "", "", hairpinUnplaced},
+		{"duplicate-endpoint", "", "", duplicateEndpoint},
+		{"udp-passing-by", "", "", udpPassingBy},
+		{"udp-frontend-gone", "", "", udpFrontendGone},
+		{"udp-nodeport-empty", "", "", udpNodePortEmpty},
+		{"ebpf-source", "ebpf", "", ebpfSource},
+		{"ebpf-untracked", "ebpf", "", ebpfUntracked},
+		{"ebpf-new-socket", "ebpf", "", ebpfNewSocket},
+		{"iptables-other-port", "", "iptables", iptablesOtherPort},
+		{"iptables-ranges-empty", "", "iptables", iptablesRangesEmpty},
+		{"iptables-node-external", "", "iptables", iptablesNodeExternal},
 	}
 }
 
-// explain is the key of the difference that explains a finding of a mode, or "".
-func explain(mode string, st *scenario.State, f *Finding) string {
+// modes are those of both sides; the peer's is "" when it is not kube-proxy.
+type modes struct{ podway, peer string }
+
+func modesOf(podway, peer scenario.KernelOptions) (m modes) {
+	m.podway = podway.ProxyMode
+	if peer.KubeProxy.Program != "" {
+		m.peer = peer.KubeProxy.Mode
+	}
+	return m
+}
+
+// may reports whether the difference can be seen between these.
+func (d *Difference) may(m modes) bool {
+	return (d.Mode == "" || d.Mode == m.podway) && (d.Peer == "" || d.Peer == m.peer)
+}
+
+// explain is the key of the difference that explains a finding, or "".
+func explain(m modes, st *scenario.State, f *Finding) string {
 	for _, d := range Differences() {
-		if (d.Mode == "" || d.Mode == mode) && d.Explains(st, f) {
+		if d.may(m) && d.Explains(st, f) {
 			return d.Key
 		}
 	}
@@ -186,4 +206,27 @@ func ebpfNewSocket(_ *scenario.State, f *Finding) bool {
 		return !slices.ContainsFunc(strings.Fields(strings.NewReplacer("moves to another Pod", "moves", ",", "").Replace(s)), func(w string) bool { return w != "some" && !slices.Contains(words, w) })
 	}
 	return f.long && f.Probe.From != flow.FromOutside && in(f.Podway, "moves", "stays") && in(f.Peer, "moves", "stays")
+}
+
+// iptablesOtherPort: a port of a ClusterIP that the Service does not have.
+func iptablesOtherPort(st *scenario.State, f *Finding) bool {
+	at := f.Probe.Addr
+	isClusterIP := false
+	for s := range st.Snapshot.Services.Values() {
+		isClusterIP = isClusterIP || slices.Contains(s.ClusterIPs, at.Addr())
+	}
+	return isClusterIP && claimants(st, at, f.Probe.Proto) == 0 && f.Podway == "refused" && f.Peer == "dropped"
+}
+
+// iptablesRangesEmpty: a client that may not come in, at a Service that has nobody to serve it.
+func iptablesRangesEmpty(st *scenario.State, f *Finding) bool {
+	s := st.Snapshot.Services.At(f.Probe.Service)
+	return s != nil && len(s.SourceRanges) > 0 && f.Podway == "dropped" && f.Peer == "refused"
+}
+
+// iptablesNodeExternal: the node itself asks an external address whose Service has nobody to serve it.
+func iptablesNodeExternal(st *scenario.State, f *Finding) bool {
+	s, a := st.Snapshot.Services.At(f.Probe.Service), f.Probe.Addr.Addr()
+	return s != nil && f.Probe.From == flow.FromNode && f.Podway == "refused" && f.Peer == "dropped" &&
+		(slices.Contains(s.ExternalIPs, a) || slices.ContainsFunc(s.LoadBalancerIPs, func(lb model.LoadBalancerIP) bool { return lb.Addr == a }))
 }

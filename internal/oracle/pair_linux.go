@@ -21,14 +21,14 @@ const (
 // pair is podway and the peer side by side.
 type pair struct {
 	sides sides
-	mode  string // podway's
-	share int    // percent of the questions that are asked
-	past  bool   // the kernels may remember UDP connections of an earlier case
+	modes modes
+	share int  // percent of the questions that are asked
+	past  bool // the kernels may remember UDP connections of an earlier case
 }
 
 // openPair makes both worlds.
 func openPair(podway, peer scenario.KernelOptions, share int) (*pair, error) {
-	p := &pair{mode: podway.ProxyMode, share: share}
+	p := &pair{modes: modesOf(podway, peer), share: share}
 	err := p.both(func(i int, _ *world) (err error) {
 		p.sides[i], err = openWorld([2]scenario.KernelOptions{podway, peer}[i])
 		return err
@@ -204,7 +204,7 @@ func (r *playing) sample(all []Probe) (out []Probe) {
 // find notes a difference and looks for what explains it.
 func (r *playing) find(f Finding) {
 	f.Step = r.number
-	f.Rule = explain(r.mode, r.state, &f)
+	f.Rule = explain(r.modes, r.state, &f)
 	r.out.Findings = append(r.out.Findings, f)
 }
 
@@ -226,7 +226,7 @@ func (r *playing) flows(ctx context.Context, _ []Probe) error {
 			r.out.Connections += 2 * flowsEach
 			for _, was := range unlike(got[0][k], got[1][k]) {
 				f := Finding{Probe: p, What: fmt.Sprintf("a client that keeps its port, before at %q: %s (%s)", was, p, p.What), Podway: got[0][k][was], Peer: got[1][k][was], long: true}
-				if round == rounds-1 || explain(r.mode, r.state, &f) != "" {
+				if round == rounds-1 || explain(r.modes, r.state, &f) != "" {
 					r.find(f)
 				} else if len(differ) == 0 || differ[len(differ)-1].String() != k {
 					differ = append(differ, p)
@@ -276,7 +276,7 @@ func (r *playing) connections(ctx context.Context, probes []Probe) error {
 				continue
 			}
 			f := Finding{Probe: p, What: fmt.Sprintf("%s (%s)", p, p.What), Podway: o[0].String(), Peer: o[1].String(), want: o[1].expectation(p), seen: o}
-			if round == rounds-1 || explain(r.mode, r.state, &f) != "" {
+			if round == rounds-1 || explain(r.modes, r.state, &f) != "" {
 				r.find(f)
 				continue
 			}

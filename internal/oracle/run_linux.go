@@ -281,7 +281,7 @@ func (r *runner) small(ctx context.Context, c *Case, bad []Finding) (*Case, []Fi
 // unseen says which differences on purpose did not occur, so that the list does not outlive its reasons.
 func (r *runner) unseen() {
 	for _, d := range Differences() {
-		if r.sum.Explained[d.Key] == 0 && len(r.Replay) == 0 && (d.Mode == "" || d.Mode == r.Podway.ProxyMode) {
+		if r.sum.Explained[d.Key] == 0 && len(r.Replay) == 0 && d.may(modesOf(r.Podway, r.Peer)) {
 			fmt.Fprintf(r.out, "NEVER SEEN %s: a difference of the list that no case showed\n", d.Key)
 		}
 	}
