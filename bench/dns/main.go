@@ -28,9 +28,6 @@ type options struct {
 	scaling  bool
 	profile  string
 	generate string
-	serve    bool
-	api      string
-	listen   string
 }
 
 func main() {
@@ -44,9 +41,6 @@ func main() {
 	flag.BoolVar(&o.scaling, "scaling", true, "measure podway with two processors too")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of podway's server to this file")
 	flag.StringVar(&o.generate, "generate", "", "internal: be the generator")
-	flag.BoolVar(&o.serve, "serve", false, "internal: be podway's server")
-	flag.StringVar(&o.api, "api", "", "internal: API server of -serve")
-	flag.StringVar(&o.listen, "listen", "", "internal: address of -serve")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -57,11 +51,11 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	switch {
-	case o.generate != "":
+	if ours, err := dnspeer.Serve(ctx); ours {
+		return err
+	}
+	if o.generate != "" {
 		return generate(o)
-	case o.serve:
-		return serve(ctx, o)
 	}
 	if err := moveAway(); err != nil {
 		return err

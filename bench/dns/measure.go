@@ -106,19 +106,7 @@ func (b *bench) start(ctx context.Context, program, dir string) error {
 }
 
 func (b *bench) podway(ctx context.Context, cpus string) (*dnspeer.Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	addr, err := dnspeer.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	args := []string{self, "-serve", "-api", b.api.URL(), "-listen", addr.String()}
-	if b.profile != "" {
-		args = append(args, "-profile", b.profile)
-	}
-	return dnspeer.Start(ctx, "podway", addr, cpus, nil, args...)
+	return dnspeer.StartPodway(ctx, cpus, b.api.URL(), b.profile)
 }
 
 func (b *bench) stop() {
