@@ -10,9 +10,15 @@ import (
 
 var proofs = regexp.MustCompile("`(scenarios/[^`]+\\.txtar|internal/[^`:]+: Test[A-Za-z0-9]+)`")
 
-// Every row of the table has a proof that exists.
+// Every row of the tables has a proof that exists.
 func TestTheReportsHaveTheirProofs(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/design/reports.md")
+	for _, file := range []string{"reports.md", "reports-dns.md"} {
+		t.Run(file, func(t *testing.T) { checkReports(t, file) })
+	}
+}
+
+func checkReports(t *testing.T, file string) {
+	doc, err := os.ReadFile("../../docs/design/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,6 +90,27 @@ func TestUnknownOptionsAreIgnored(t *testing.T) {
 	}
 }
 
+func TestACookieTakesNoRoom(t *testing.T) {
+	v := bigCluster(t, 400)
+	for _, offered := range []uint16{512, 700, 1232} {
+		q := question("big.shop.svc.cluster.local.", dns.TypeA)
+		q.SetEdns0(offered, false)
+		plain, _ := exchange(t, v, q, false, 0)
+		q.IsEdns0().Option = append(q.IsEdns0().Option, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "24a5ac1234567890" + "24a5ac123456789024a5ac1234567890"})
+		m, out := exchange(t, v, q, false, 0)
+		if len(out) > int(offered) || len(m.Answer) != len(plain.Answer) || !m.Truncated || len(m.IsEdns0().Option) != 0 {
+			t.Errorf("offered %d: %d bytes with %d records, without cookie %d", offered, len(out), len(m.Answer), len(plain.Answer))
+		}
+	}
+}
+
+func TestTheVersionMayBeKeptForLong(t *testing.T) {
+	m, _ := exchange(t, view(t, options, shop()), question("dns-version.cluster.local.", dns.TypeTXT), false, 0)
+	if len(m.Answer) != 1 || m.Answer[0].Header().Ttl != 28800 {
+		t.Errorf("got %v", m.Answer)
+	}
+}
+
 func TestAnAnswerFitsWhatTheClientTakes(t *testing.T) {
 	v := bigCluster(t, 400)
 	for _, c := range []struct {

@@ -414,3 +414,48 @@ func TestTooManyQuestionsUpstreamAreToldAtOnce(t *testing.T) {
 		t.Errorf("names of the cluster must not suffer: got %s", got)
 	}
 }
+
+// The chance is what a client sees: with 400 endpoints of which 29 fit, each must come first about as often as any other.
+func TestEveryEndpointIsEquallyLikelyOverTheWire(t *testing.T) {
+	_, addr := start(t, Options{})
+	c, err := net.Dial("udp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	const asked, endpoints = 20_000, 400
+	wire, _ := new(dns.Msg).SetQuestion("big.shop.svc.cluster.local.", dns.TypeA).Pack()
+	first, present, records, buf := map[string]int{}, map[string]int{}, 0, make([]byte, 1500)
+	for range asked {
+		c.Write(wire)
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a dns.Msg
+		if err := a.Unpack(buf[:n]); err != nil || !a.Truncated {
+			t.Fatalf("%v: %v", err, &a)
+		}
+		first[a.Answer[0].(*dns.A).A.String()]++
+		for _, rr := range a.Answer {
+			present[rr.(*dns.A).A.String()]++
+			records++
+		}
+	}
+	for name, counts := range map[string]struct {
+		n   map[string]int
+		all int
+	}{"first": {first, asked}, "there": {present, records}} {
+		want, chi := float64(counts.all)/endpoints, 0.0
+		for _, n := range counts.n {
+			chi += (float64(n) - want) * (float64(n) - want) / want
+		}
+		if name == "there" {
+			chi /= float64(records) / asked // those of one answer are neighbours, not independent
+		}
+		if len(counts.n) != endpoints || chi > 560 { // 399 degrees of freedom: more than five standard deviations
+			t.Errorf("%s: %d of %d endpoints, chi square %.0f", name, len(counts.n), endpoints, chi)
+		}
+	}
+}
