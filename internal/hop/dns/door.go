@@ -82,7 +82,7 @@ func (o Options) listens(at zones.Socket) []netip.AddrPort {
 func (h *Hop) door(at zones.Socket, listen []netip.AddrPort, t *zones.Table) *door {
 	d := &door{at: at}
 	d.table.Store(t)
-	d.server = server.New(server.Options{Listen: listen, In: h.o.In, Metrics: h.metrics,
+	d.server = server.New(server.Options{Listen: listen, In: h.o.In, Metrics: h.metrics, Transfer: h.transfer,
 		View: func() *answers.View { return d.table.Load().View() },
 		Cached: func(a answers.Asked, dst, msg []byte, turn uint32, now time.Time) ([]byte, int, bool) {
 			return d.table.Load().Cached(a, dst, msg, turn, now)

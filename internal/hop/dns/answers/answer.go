@@ -147,27 +147,3 @@ func finish(out []byte, q *Query, rcode int, flags uint16, counts [3]int) []byte
 	}
 	return out
 }
-
-// appendSOA appends the zone's SOA; its owner is a pointer into the question's name.
-func (v *View) appendSOA(out []byte, q *Query, n *node) []byte {
-	owner := uint16(0xc000 | headerSize + q.n - len(q.from(n.apex)))
-	out = binary.BigEndian.AppendUint16(out, owner)
-	out = append(out, 0, byte(dns.TypeSOA), 0, dns.ClassINET)
-	out = binary.BigEndian.AppendUint32(out, v.negative)
-	size := len(out)
-	out = append(out, 0, 0)
-	out = append(out, "\x02ns\x03dns"...)
-	if n.in == Reverse { // the cluster's domain is not in the question
-		owner = uint16(0xc000 | len(out))
-		out = append(out, v.name...)
-	} else {
-		out = binary.BigEndian.AppendUint16(out, owner)
-	}
-	out = append(out, "\x0ahostmaster"...)
-	out = binary.BigEndian.AppendUint16(out, owner)
-	for _, n := range [5]uint32{v.serial, 7200, 1800, 86400, v.negative} { // refresh, retry, expire: nobody transfers the zone
-		out = binary.BigEndian.AppendUint32(out, n)
-	}
-	binary.BigEndian.PutUint16(out[size:], uint16(len(out)-size-2))
-	return out
-}

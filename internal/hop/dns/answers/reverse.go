@@ -56,6 +56,9 @@ func (v *View) reverseNode(addr netip.Addr, used int, full bool, front, size int
 			break
 		}
 	}
+	if !v.synced && full && rest == 0 && isPrivate(addr) { // it may be a Service's: nobody else can know
+		n.ours, n.apex = true, front-used
+	}
 	if full && rest == 0 {
 		if e := v.back(addr); e != nil {
 			n.ours, n.exists, n.e = true, true, e
@@ -66,6 +69,11 @@ func (v *View) reverseNode(addr netip.Addr, used int, full bool, front, size int
 	}
 	return n
 }
+
+// isPrivate reports whether an address is of a range from which clusters take theirs (RFC 1918, 4193, 6598).
+func isPrivate(a netip.Addr) bool { return a.IsPrivate() || shared.Contains(a) }
+
+var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // back is the entry of an address's reverse name, or nil.
 func (v *View) back(addr netip.Addr) *entry {

@@ -132,7 +132,10 @@ func TestBeforeTheFirstViewOurZonesFail(t *testing.T) {
 		"PTR 7.41.96.10.in-addr.arpa":   "SERVFAIL",
 		"PTR 5.1.244.10.in-addr.arpa":   "SERVFAIL",
 		"PTR 8.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.6.9.0.0.0.1.0.0.0.0.d.f.ip6.arpa": "SERVFAIL",
-		"A example.com": "FOREIGN",
+		"A example.com":                "FOREIGN",
+		"PTR 1.2.168.192.in-addr.arpa": "SERVFAIL", // any private address may be the cluster's
+		"PTR 1.2.65.100.in-addr.arpa":  "SERVFAIL",
+		"PTR 1.2.0.192.in-addr.arpa":   "FOREIGN",
 	} {
 		if got := dig(t, v, question); got != want {
 			t.Errorf("dig %s: got %s, want %s", question, got, want)

@@ -18,6 +18,7 @@ type View struct {
 	rev      uint64
 	time     time.Time
 	serial   uint32
+	soa      []byte                            // of the cluster domain, ready but for pointers into the question
 	services model.Map[string, *service]       // by serviceKey
 	spaces   model.Map[string, int]            // namespace label in wire format -> Services that have names
 	addrs    model.Map[netip.Addr, *backNames] // reverse names
@@ -94,6 +95,7 @@ func (v *View) everything(s *model.Snapshot) []model.Name {
 func (v *View) stamp(s *model.Snapshot) {
 	v.synced, v.rev, v.time = true, s.Rev, s.Time
 	v.serial = max(1, uint32(s.Time.Unix()))
+	v.soa = v.makeSOA(nil, 0, Cluster)
 }
 
 // put replaces the names of one Service; want is nil when it has none. It returns 1 when anything differs.

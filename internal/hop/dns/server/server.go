@@ -41,6 +41,7 @@ type Options struct {
 	Handler  Handler                  // the slow path; nil = the view's names, and Upstream for all others
 	Upstream Upstream                 // without Handler; nil = names that are not the cluster's are refused
 	Cached   Cached                   // nil = names that are not the cluster's always take the slow path
+	Transfer Transfer                 // nil = no zone is transferred
 	Metrics  *Metrics                 // nil = none
 	Sockets  int                      // UDP sockets per address; 0 = one per processor
 	MaxConns int                      // TCP connections at a time; 0 = 1000

@@ -98,6 +98,9 @@ func (s *Server) serveConn(c *tcpConn) {
 
 // slowTCP waits for a slot, unlike by UDP: the connection itself holds the client back.
 func (s *Server) slowTCP(c *tcpConn, msg []byte, from netip.AddrPort, began time.Time) {
+	if s.transfer(c, msg, from, began) {
+		return
+	}
 	s.slots <- struct{}{}
 	reply, what := s.slow(msg, from, true)
 	<-s.slots
