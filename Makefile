@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X github.com/podway/podway/internal/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 
-.PHONY: help deps build bpf demo test check unit e2e oracle oracle-bin modes soak conformance clean
+.PHONY: help deps build bpf demo test check unit e2e oracle oracle-bin modes dns-oracle soak conformance clean
 help: ## show the targets
 	@grep -hE '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9%-]+):.*## /  make \1\t/' | expand -t 24
 
@@ -32,7 +32,7 @@ demo: deps build ## start a real cluster, send requests through every path, prin
 	@$(SUDO) bin/podway demo
 
 test: FOR := tests
-test: deps check build unit e2e oracle modes ## everything that CI runs
+test: deps check build unit e2e oracle modes dns-oracle ## everything that CI runs
 
 check: ## format, vet, other operating systems, the module files
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -58,6 +58,12 @@ oracle-bin:
 	@mkdir -p bin
 	@cd lab && go build -trimpath -tags providerless -ldflags '-s -w' -o ../bin/kubeproxy ./kubeproxy
 	@go build -o bin/oracle ./test/oracle
+
+DNS_CASES ?= 50
+dns-oracle: ## random clusters on podway's DNS server and on CoreDNS side by side: make dns-oracle SEED=1 DNS_CASES=50
+	@mkdir -p bin
+	go run ./bench/dns-oracle -seed $(SEED) -cases $(DNS_CASES)
+	go run ./bench/dns-oracle -seed $(SEED) -cases 10 -pods insecure
 
 modes: oracle-bin ## the modes of the service proxy that run here against each other, and mode iptables against kube-proxy's
 	$(SUDO) bin/oracle -seed $(SEED) -cases 25 -mode iptables -peer podway-nftables -dir bin/differences
