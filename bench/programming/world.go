@@ -36,7 +36,8 @@ type world struct {
 	beat    context.CancelFunc // of the far node
 	ready   []bool             // by Pod
 	took    []time.Duration
-	rates   []float64 // of changes, by turn
+	writes  []time.Duration // of the API write alone
+	rates   []float64       // of changes, by round
 }
 
 func bin(program string) string {
