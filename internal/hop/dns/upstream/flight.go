@@ -110,7 +110,8 @@ func (f *Forwarder) keep(k cache.Key, a *packet.Answer, now int64, life time.Dur
 	case life <= 0: // the old one has been contradicted
 		f.cache.Delete(&k)
 	case !a.Truncated && f.o.Cache.keeps(k.Name, negative):
-		e := &cache.Entry{Key: k, Answer: a, Negative: negative, Stored: now, Ends: now + int64(life)}
+		e := cache.NewEntry(k, a)
+		e.Negative, e.Stored, e.Ends = negative, now, now+int64(life)
 		e.Gone = e.Ends + int64(max(0, f.o.Cache.Stale))
 		f.cache.Put(e)
 	}
@@ -122,21 +123,22 @@ func (f *Forwarder) keepFailure(k cache.Key, a *packet.Answer, now int64) {
 	if f.cache == nil || !f.o.Cache.keeps(k.Name, true) {
 		return
 	}
-	failures, old := 0, f.cache.Get(&k)
+	failures, old := uint8(0), f.cache.Get(&k)
 	if old != nil && !old.Error && now < old.Gone {
 		old.Retry.Store(now + int64(retryAll))
 		old.Hold.Store(min(max(now, old.Ends)+int64(holdFor), old.Gone))
 		return
 	}
 	if old != nil && old.Error && now < old.Gone {
-		failures = old.Failures + 1
+		failures = min(old.Failures+1, 8)
 	}
 	if most < 0 {
 		return
 	}
-	life := min(errorLife<<min(failures, 8), most)
-	f.cache.Put(&cache.Entry{Key: k, Answer: a, Error: true, Failures: failures, Stored: now,
-		Ends: now + int64(life), Gone: now + 2*int64(most)})
+	life := min(errorLife<<failures, most)
+	e := cache.NewEntry(k, a)
+	e.Error, e.Failures, e.Stored, e.Ends, e.Gone = true, failures, now, now+int64(life), now+2*int64(most)
+	f.cache.Put(e)
 }
 
 // prefetch asks for an entry anew while it still serves, when it is popular. It never holds up who is being answered.

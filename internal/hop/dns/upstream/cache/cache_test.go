@@ -193,3 +193,18 @@ func BenchmarkUse(b *testing.B) {
 		c.Use(&keys[i*7919%len(keys)])
 	}
 }
+
+func TestAnEntryOwnsWhatItKeeps(t *testing.T) {
+	for _, size := range []int{3, 100, 250} {
+		name := make([]byte, size)
+		for i := range name {
+			name[i] = byte(i)
+		}
+		want := string(name)
+		e := NewEntry(Key{Name: name, Type: dns.TypeA}, packet.Failure(dns.RcodeNameError))
+		clear(name)
+		if string(e.Key.Name) != want || e.Answer.Rcode != dns.RcodeNameError || e.Key.Type != dns.TypeA {
+			t.Errorf("%d bytes: %q, rcode %d", size, e.Key.Name, e.Answer.Rcode)
+		}
+	}
+}

@@ -167,8 +167,23 @@ func skipName(wire []byte, at int) (int, bool) {
 	return 0, false
 }
 
+// In is a copy of the answer that keeps its bytes in the memory given, or elsewhere when that has not enough room.
+func (a *Answer) In(body []byte, ttls []uint16) Answer {
+	out := *a
+	out.body, out.ttls = append(body, a.body...), append(ttls, a.ttls...)
+	return out
+}
+
+// Room is what the answer has left of memory that it was given by In.
+func (a *Answer) Room(given []byte) []byte {
+	if len(a.body) > cap(given) {
+		return given
+	}
+	return given[len(a.body):len(a.body)]
+}
+
 // Size is how many bytes of memory the answer takes, about.
-func (a *Answer) Size() int { return cap(a.body) + 2*cap(a.ttls) + 96 }
+func (a *Answer) Size() int { return len(a.body) + 2*len(a.ttls) + 280 }
 
 // Failure is an answer without records.
 func Failure(rcode int) *Answer { return &Answer{Rcode: rcode & 0xf} }

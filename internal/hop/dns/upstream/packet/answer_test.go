@@ -287,3 +287,23 @@ func TestWritingAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestACopyInGivenMemoryIsTheSameAnswer(t *testing.T) {
+	for _, n := range []int{1, 4, 30} {
+		var lines []string
+		for i := range n {
+			lines = append(lines, fmt.Sprintf("x.example. 60 IN A 192.0.2.%d", i+1))
+		}
+		a := kept(t, message(t, "x.example.", dns.TypeA, lines...))
+		room, ttls := make([]byte, 100), make([]uint16, 4)
+		b := a.In(room[:0], ttls[:0])
+		left := b.Room(room[:0])
+		for i := range left[:cap(left)] {
+			left[:cap(left)][i] = 0xff // the rest may be used for something else
+		}
+		c := asked(t, new(dns.Msg).SetQuestion("x.example.", dns.TypeA), 4096)
+		if diff := cmp.Diff(a.AppendTo(nil, c, Life{Age: 3}, 5), b.AppendTo(nil, c, Life{Age: 3}, 5)); diff != "" {
+			t.Errorf("%d records: %s", n, diff)
+		}
+	}
+}

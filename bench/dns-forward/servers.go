@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/podway/podway/bench/dnspeer"
+	"github.com/podway/podway/internal/hop/dns"
+	"github.com/podway/podway/internal/model"
+)
+
+// serve is podway's DNS server as a node runs it, with metrics, for a cluster without Services.
+func serve(ctx context.Context, o options) error {
+	addr, err := netip.ParseAddrPort(o.listen)
+	if err != nil {
+		return err
+	}
+	world, err := netip.ParseAddrPort(o.upstream)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	h, err := dns.New(dns.Options{Listen: []netip.AddrPort{addr}, Upstreams: []netip.AddrPort{world}, Metrics: registry})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go func() { _ = http.Serve(l, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})) }()
+	if _, err := h.Apply(ctx, model.NewBuilder(nil).Snapshot(time.Now()), model.Everything()); err != nil {
+		return err
+	}
+	if o.profile != "" {
+		profile(o.profile)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// profile writes a CPU profile of ten seconds once the server has been warmed.
+func profile(path string) {
+	time.AfterFunc(5*time.Second, func() {
+		f, err := os.Create(path)
+		if err != nil || pprof.StartCPUProfile(f) != nil {
+			slog.Error("no profile", "err", err)
+			return
+		}
+		time.Sleep(10 * time.Second)
+		pprof.StopCPUProfile()
+		f.Close()
+	})
+}
+
+// peers starts what is measured, and what stands behind it.
+type peers struct {
+	options
+	dir, coredns string
+	world        *dnspeer.Process
+}
+
+func (p *peers) cpu() string { return strconv.Itoa(dnspeer.CPU()) }
+
+// again starts this program as something else.
+func (p *peers) again(ctx context.Context, name, cpus string, addr netip.AddrPort, args ...string) (*dnspeer.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return dnspeer.Start(ctx, name, addr, cpus, nil, append([]string{self}, args...)...)
+}
+
+func (p *peers) startWorld(ctx context.Context) (err error) {
+	addr, err := dnspeer.FreePort()
+	if err != nil {
+		return err
+	}
+	if p.world, err = p.again(ctx, "world", strconv.Itoa(dnspeer.LoadCPU()), addr, "-world", addr.String()); err != nil {
+		return err
+	}
+	return p.world.Await(ctx, questionOf(0))
+}
+
+func (p *peers) podway(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process, error) {
+	args := []string{"-serve", "-listen", addr.String(), "-upstream", p.world.Addr.String()}
+	if p.profile != "" {
+		args = append(args, "-profile", p.profile)
+	}
+	return p.again(ctx, "podway", p.cpu(), addr, args...)
+}
+
+// unboundConf forwards everything, keeps more than all names need, and leaves out what podway does not do either: DNSSEC
+// validation, log, remote control.
+const unboundConf = `server:
+  interface: %s@%d
+  port: %d
+  num-threads: 1
+  do-daemonize: no
+  username: ""
+  chroot: ""
+  directory: "%s"
+  pidfile: ""
+  use-syslog: no
+  verbosity: 0
+  statistics-interval: 0
+  module-config: "iterator"
+  do-not-query-localhost: no
+  do-ip6: no
+  access-control: 127.0.0.0/8 allow
+  msg-cache-size: 64m
+  rrset-cache-size: 64m
+  msg-cache-slabs: 1
+  rrset-cache-slabs: 1
+  so-rcvbuf: 1m
+remote-control:
+  control-enable: no
+forward-zone:
+  name: "."
+  forward-addr: %s@%d
+`
+
+func (p *peers) unbound(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process, error) {
+	file := filepath.Join(p.dir, "unbound.conf")
+	world := p.world.Addr
+	text := fmt.Sprintf(unboundConf, addr.Addr(), addr.Port(), addr.Port(), p.dir, world.Addr(), world.Port())
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	return dnspeer.Start(ctx, "unbound", addr, p.cpu(), nil, "unbound", "-d", "-c", file)
+}
+
+// corefile is what kubeadm writes, without the cluster, with a cache for all names.
+const corefile = `.:%d {
+    bind %s
+    errors
+    prometheus %s
+    forward . %s
+    cache 3600 {
+       success 20000 3600
+       denial 20000 3600
+    }
+    loop
+    loadbalance
+}
+`
+
+func (p *peers) core(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process, error) {
+	metrics, err := dnspeer.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf(corefile, addr.Port(), addr.Addr(), metrics, p.world.Addr)
+	return dnspeer.StartCorefile(ctx, p.coredns, p.dir, p.cpu(), addr, text)
+}
