@@ -148,7 +148,7 @@ func (h *Hop) adopt(c *config.Config) error {
 	h.arrange(s)
 	for told, f := range old.forwarders {
 		if s.forwarders[told] == nil {
-			f.Close()
+			f.Retire()
 		}
 	}
 	return nil

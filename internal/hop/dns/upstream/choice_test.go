@@ -221,3 +221,22 @@ func TestALostDatagramIsSentAgain(t *testing.T) {
 		t.Errorf("got %s after %v", got, time.Since(began))
 	}
 }
+
+func TestARetiredForwarderAnswersWhatItWasAsked(t *testing.T) {
+	s := start(t, slow(100*time.Millisecond, "x. 60 IN A 192.0.2.1"))
+	f := forwarder(Options{}, s)
+	answered := make(chan string)
+	go func() {
+		m, err := f.Exchange(t.Context(), question("x."))
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		answered <- m.Answer[0].(*dns.A).A.String()
+	}()
+	eventually(t, func() bool { return s.udp.Load() == 1 })
+	f.Retire()
+	if got := <-answered; got != "192.0.2.1" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -97,9 +97,9 @@ func TestMetricsHaveTheNamesOfDashboards(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
-	m.Drop(two)
+	two.Retire()
 	if got := exposed(t, r); strings.Contains(got, "corp.example.") {
-		t.Error("a forwarder that was dropped still counts")
+		t.Error("a forwarder that was retired still counts")
 	}
 }
 

@@ -150,6 +150,12 @@ func (f *Forwarder) Close() {
 	}
 }
 
+// Retire lets a Forwarder go that nobody asks any more: it counts no longer, and closes when what is being asked has ended.
+func (f *Forwarder) Retire() {
+	f.o.Metrics.drop(f)
+	time.AfterFunc(total, f.Close)
+}
+
 func (f *Forwarder) background() context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()

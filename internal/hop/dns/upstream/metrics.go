@@ -82,8 +82,8 @@ func (m *Metrics) add(f *Forwarder) {
 	m.forwarders = append(m.forwarders, f)
 }
 
-// Drop forgets a Forwarder that is no longer in use.
-func (m *Metrics) Drop(f *Forwarder) {
+// drop forgets a Forwarder that is no longer in use.
+func (m *Metrics) drop(f *Forwarder) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, x := range m.forwarders {
