@@ -20,19 +20,19 @@ func slow(d time.Duration, lines ...string) answerFunc {
 }
 
 func TestTheFastestServerIsAskedFirst(t *testing.T) {
-	one, two := start(t, slow(30*time.Millisecond, "x. 0 IN A 192.0.2.1")), start(t, slow(time.Millisecond, "x. 0 IN A 192.0.2.2"))
+	one, two := start(t, slow(80*time.Millisecond, "x. 0 IN A 192.0.2.1")), start(t, slow(time.Millisecond, "x. 0 IN A 192.0.2.2"))
 	f := forwarder(Options{Cache: CacheOptions{Entries: -1}}, one, two)
 	for range 100 {
 		mustAsk(t, f, question("x."))
 	}
-	if two.udp.Load() < 90 || one.udp.Load() < 1 {
+	if two.udp.Load() < 75 || one.udp.Load() < 1 {
 		t.Errorf("the slow server was asked %d times, the fast one %d", one.udp.Load(), two.udp.Load())
 	}
 }
 
 func TestASlowAnswerIsHedged(t *testing.T) {
 	one, two := start(t, records("x. 0 IN A 192.0.2.1")), start(t, records("x. 0 IN A 192.0.2.2"))
-	f := forwarder(Options{Policy: Sequential, Cache: CacheOptions{Entries: -1}, MaxFails: -1}, one, two)
+	f := forwarder(Options{Policy: Sequential, Stagger: 3 * time.Second, Try: 4 * time.Second, Cache: CacheOptions{Entries: -1}, MaxFails: -1}, one, two)
 	for range 50 {
 		mustAsk(t, f, question("x."))
 	}
@@ -41,7 +41,7 @@ func TestASlowAnswerIsHedged(t *testing.T) {
 	}
 	one.answer.Store(silence)
 	began := time.Now()
-	if got := mustAsk(t, f, question("x.")); got != "192.0.2.2" || time.Since(began) > 200*time.Millisecond {
+	if got := mustAsk(t, f, question("x.")); got != "192.0.2.2" || time.Since(began) > 2*time.Second {
 		t.Errorf("got %s after %v", got, time.Since(began))
 	}
 	if f.counts.hedged.Load() == 0 {
@@ -141,7 +141,7 @@ func TestRoundTripsAreSmoothed(t *testing.T) {
 func TestAServerThatAnswersAgainIsUsedAgain(t *testing.T) {
 	one, two := start(t, silence), start(t, records("x. 0 IN A 192.0.2.2"))
 	one.sick.Store(true)
-	f := forwarder(Options{Policy: Sequential, MaxFails: 1, Try: 30 * time.Millisecond, Cache: CacheOptions{Entries: -1},
+	f := forwarder(Options{Policy: Sequential, MaxFails: 1, Try: 300 * time.Millisecond, Cache: CacheOptions{Entries: -1},
 		Check: config.HealthCheck{Every: 20 * time.Millisecond}}, one, two)
 	defer f.Close()
 	mustAsk(t, f, question("x."))

@@ -185,7 +185,7 @@ func TestAllSilentEndsInTime(t *testing.T) {
 func TestASilentServerIsAskedLastForAWhile(t *testing.T) {
 	one, two := start(t, silence), start(t, records("example.com. 60 IN A 192.0.2.2"))
 	one.sick.Store(true)
-	f := forwarder(Options{Try: 30 * time.Millisecond, Stagger: time.Hour, MaxFails: 1, Policy: Sequential, Cache: CacheOptions{Entries: -1}}, one, two)
+	f := forwarder(Options{Try: 300 * time.Millisecond, Stagger: time.Hour, MaxFails: 1, Policy: Sequential, Cache: CacheOptions{Entries: -1}}, one, two)
 	mustAsk(t, f, question("example.com."))
 	mustAsk(t, f, question("example.com."))
 	if one.udp.Load() != 1 || two.udp.Load() != 2 {
