@@ -42,7 +42,7 @@ func (f *Forwarder) inOrder(list []*server) ([]*server, int) {
 	switch f.o.Policy {
 	case Fastest:
 		slices.SortStableFunc(up, func(a, b *server) int { return int(a.rtt.Load() - b.rtt.Load()) })
-		if len(up) > 1 && rand.IntN(exploreEvery) == 0 {
+		if len(up) > 1 && up[0].rtt.Load() > 0 && rand.IntN(exploreEvery) == 0 { // who is not known comes first anyway
 			i := 1 + rand.IntN(len(up)-1)
 			up[0], up[i] = up[i], up[0]
 		}
