@@ -35,7 +35,7 @@ func TestManyWhoAskTheSameAskOnce(t *testing.T) {
 		<-release
 		return records("example.com. 60 IN A 192.0.2.1")(false, q, a)
 	})
-	f := forwarder(Options{}, s)
+	f := forwarder(Options{Stagger: time.Minute, Try: time.Minute}, s)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {

@@ -85,9 +85,10 @@ func TestPoliciesChooseWhoIsFirst(t *testing.T) {
 		for _, s := range f.o.Servers {
 			list = append(list, newServer(s, &f.o))
 		}
-		list[0].rtt.Store(300)
-		list[1].rtt.Store(100)
-		list[2].rtt.Store(200)
+		list[0].rtt.Store(int64(300 * time.Millisecond))
+		list[1].rtt.Store(int64(time.Millisecond))
+		list[2].rtt.Store(int64(20 * time.Millisecond))
+		took := map[byte]time.Duration{'a': 300 * time.Millisecond, 'b': time.Millisecond, 'c': 20 * time.Millisecond}
 		out := map[byte]int{}
 		for range 3000 {
 			order, up := f.inOrder(list)
@@ -95,6 +96,7 @@ func TestPoliciesChooseWhoIsFirst(t *testing.T) {
 				t.Fatalf("%d of 3 servers, %d up", len(order), up)
 			}
 			out[names(order)[0]]++
+			order[0].observe(took[names(order)[0]])
 		}
 		list[1].fails.Store(DefaultMaxFails)
 		if order, up := f.inOrder(list); up != 2 || names(order)[2] != 'b' {
@@ -117,6 +119,25 @@ func TestPoliciesChooseWhoIsFirst(t *testing.T) {
 	}
 	if n := firsts(Fastest); n['b'] < 2700 || n['a'] == 0 || n['c'] == 0 {
 		t.Errorf("fastest: %v", n)
+	}
+}
+
+func TestOneLateAnswerIsNotHeldAgainstAServerForEver(t *testing.T) {
+	f := New(Options{Servers: At(netip.MustParseAddrPort("192.0.2.1:53"), netip.MustParseAddrPort("192.0.2.2:53"))})
+	quick, slow := newServer(f.o.Servers[0], &f.o), newServer(f.o.Servers[1], &f.o)
+	quick.observe(time.Second) // its first answer was late
+	slow.observe(50 * time.Millisecond)
+	quickFirst := 0
+	for range 1000 {
+		if order, _ := f.inOrder([]*server{quick, slow}); order[0] == quick {
+			quick.observe(time.Millisecond)
+			quickFirst++
+		} else {
+			slow.observe(50 * time.Millisecond)
+		}
+	}
+	if quickFirst < 600 {
+		t.Errorf("the quick server was asked first %d times of 1000", quickFirst)
 	}
 }
 

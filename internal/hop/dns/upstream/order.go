@@ -12,14 +12,15 @@ type Policy uint8
 
 // The policies.
 const (
-	Fastest    Policy = iota // the one with the shortest round trip, others now and then
+	Fastest    Policy = iota // the one with the shortest round trip lately, others now and then
 	Random                   // any
 	RoundRobin               // each in its turn
 	Sequential               // in the order in which they are listed
 )
 
-// exploreEvery is how seldom a question goes to another server than the fastest, to learn whether it still is.
-const exploreEvery = 32
+// fade is what a server's round trip counts for less, in parts of a thousand, with each question that another is asked first:
+// sooner or later it is asked again, and one late answer is not held against it for ever.
+const fade = 10
 
 // minHedge is the shortest wait before a second server is asked; below it a hiccup of our own machine would count.
 const minHedge = 10 * time.Millisecond
@@ -42,9 +43,10 @@ func (f *Forwarder) inOrder(list []*server) ([]*server, int) {
 	switch f.o.Policy {
 	case Fastest:
 		slices.SortStableFunc(up, func(a, b *server) int { return int(a.rtt.Load() - b.rtt.Load()) })
-		if len(up) > 1 && up[0].rtt.Load() > 0 && rand.IntN(exploreEvery) == 0 { // who is not known comes first anyway
-			i := 1 + rand.IntN(len(up)-1)
-			up[0], up[i] = up[i], up[0]
+		for _, s := range up[min(1, len(up)):] {
+			if rtt := s.rtt.Load(); rtt > 0 {
+				s.rtt.Store(max(1, rtt-rtt*fade/1000-1))
+			}
 		}
 	case Random:
 		rand.Shuffle(len(up), func(i, j int) { up[i], up[j] = up[j], up[i] })
