@@ -29,7 +29,6 @@ type options struct {
 	profile  string
 	generate string
 	serve    bool
-	world    string
 	listen   string
 	upstream string
 }
@@ -44,7 +43,6 @@ func main() {
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of podway's server to this file")
 	flag.StringVar(&o.generate, "generate", "", "internal: be the generator")
 	flag.BoolVar(&o.serve, "serve", false, "internal: be podway's server")
-	flag.StringVar(&o.world, "world", "", "internal: be the authoritative server at this address")
 	flag.StringVar(&o.listen, "listen", "", "internal: address of -serve")
 	flag.StringVar(&o.upstream, "upstream", "", "internal: the authoritative server of -serve")
 	flag.Parse()
@@ -62,13 +60,10 @@ func run(ctx context.Context, o options) error {
 		return generate(o)
 	case o.serve:
 		return serve(ctx, o)
-	case o.world != "":
-		return serveWorld(ctx, o.world)
 	}
 	if err := moveAway(); err != nil {
 		return err
 	}
-	dnspeer.Prefer()
 	return measure(ctx, o)
 }
 
@@ -82,19 +77,17 @@ func moveAway() error {
 	if dnspeer.LoadCPU() == dnspeer.CPU() {
 		fmt.Println("one processor: servers and generator share it, so questions a second say little; CPU time for each does")
 	}
-	for _, program := range []string{"taskset", "unbound"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w: apt-get install util-linux unbound", err)
-		}
-	}
-	taskset, err := exec.LookPath("taskset")
-	if err != nil {
-		return err
+	if _, err := exec.LookPath("unbound"); err != nil {
+		return fmt.Errorf("%w: apt-get install unbound", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := append([]string{"taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self}, os.Args[1:]...)
-	return syscall.Exec(taskset, args, append(os.Environ(), moved+"=1"))
+	args := dnspeer.First(2, append([]string{"taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self}, os.Args[1:]...)...)
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("%s is missing (package util-linux): %w", args[0], err)
+	}
+	return syscall.Exec(program, args, append(os.Environ(), moved+"=1"))
 }

@@ -51,10 +51,11 @@ func measure(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(p.dir)
-	if err := p.startWorld(ctx); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if p.world, err = serveWorld(ctx); err != nil {
 		return err
 	}
-	defer p.world.Stop()
 	b := &bench{options: o, of: map[string]*figures{}}
 	defer func() {
 		for _, s := range b.servers {
@@ -200,7 +201,8 @@ func generator(ctx context.Context, j job) (s dnspeer.Seen, err error) {
 	if err != nil {
 		return s, err
 	}
-	c := exec.CommandContext(ctx, "taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self, "-generate", string(text))
+	args := dnspeer.First(1, "taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self, "-generate", string(text))
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off")
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs

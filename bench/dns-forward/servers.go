@@ -18,6 +18,7 @@ import (
 
 	"github.com/podway/podway/bench/dnspeer"
 	"github.com/podway/podway/internal/hop/dns"
+	"github.com/podway/podway/internal/hop/dns/config"
 	"github.com/podway/podway/internal/model"
 )
 
@@ -32,7 +33,9 @@ func serve(ctx context.Context, o options) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	h, err := dns.New(dns.Options{Listen: []netip.AddrPort{addr}, Upstreams: []netip.AddrPort{world}, Metrics: registry})
+	c := config.Default(config.Defaults{Domain: "cluster.local.", TTL: 5, To: []config.Target{{Addr: world}}, Stale: time.Hour})
+	c.Blocks[0].Cache.Denial.Max = time.Hour // as the others have it
+	h, err := dns.New(dns.Options{Listen: []netip.AddrPort{addr}, Config: c, Metrics: registry})
 	if err != nil {
 		return err
 	}
@@ -69,37 +72,22 @@ func profile(path string) {
 type peers struct {
 	options
 	dir, coredns string
-	world        *dnspeer.Process
+	world        netip.AddrPort
 }
 
 func (p *peers) cpu() string { return strconv.Itoa(dnspeer.CPU()) }
 
-// again starts this program as something else.
-func (p *peers) again(ctx context.Context, name, cpus string, addr netip.AddrPort, args ...string) (*dnspeer.Process, error) {
+// podway is this program again.
+func (p *peers) podway(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return dnspeer.Start(ctx, name, addr, cpus, nil, append([]string{self}, args...)...)
-}
-
-func (p *peers) startWorld(ctx context.Context) (err error) {
-	addr, err := dnspeer.FreePort()
-	if err != nil {
-		return err
-	}
-	if p.world, err = p.again(ctx, "world", strconv.Itoa(dnspeer.LoadCPU()), addr, "-world", addr.String()); err != nil {
-		return err
-	}
-	return p.world.Await(ctx, questionOf(0))
-}
-
-func (p *peers) podway(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process, error) {
-	args := []string{"-serve", "-listen", addr.String(), "-upstream", p.world.Addr.String()}
+	args := []string{self, "-serve", "-listen", addr.String(), "-upstream", p.world.String()}
 	if p.profile != "" {
 		args = append(args, "-profile", p.profile)
 	}
-	return p.again(ctx, "podway", p.cpu(), addr, args...)
+	return dnspeer.Start(ctx, "podway", addr, p.cpu(), nil, args...)
 }
 
 // unboundConf forwards everything, keeps more than all names need, and leaves out what podway does not do either: DNSSEC
@@ -134,7 +122,7 @@ forward-zone:
 
 func (p *peers) unbound(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process, error) {
 	file := filepath.Join(p.dir, "unbound.conf")
-	world := p.world.Addr
+	world := p.world
 	text := fmt.Sprintf(unboundConf, addr.Addr(), addr.Port(), addr.Port(), p.dir, world.Addr(), world.Port())
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return nil, err
@@ -162,6 +150,6 @@ func (p *peers) core(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf(corefile, addr.Port(), addr.Addr(), metrics, p.world.Addr)
+	text := fmt.Sprintf(corefile, addr.Port(), addr.Addr(), metrics, p.world)
 	return dnspeer.StartCorefile(ctx, p.coredns, p.dir, p.cpu(), addr, text)
 }

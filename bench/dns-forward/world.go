@@ -68,19 +68,25 @@ func zipf(names int) []dnspeer.Question {
 	return out
 }
 
-// serveWorld is the authoritative server of the zone.
-func serveWorld(ctx context.Context, addr string) error {
-	pc, err := net.ListenPacket("udp", addr)
+// serveWorld is the authoritative server of the zone, until ctx ends.
+func serveWorld(ctx context.Context) (netip.AddrPort, error) {
+	addr, err := dnspeer.FreePort()
 	if err != nil {
-		return err
+		return addr, err
 	}
-	l, err := net.Listen("tcp", addr)
+	pc, err := net.ListenPacket("udp", addr.String())
 	if err != nil {
-		return err
+		return addr, err
+	}
+	l, err := net.Listen("tcp", addr.String())
+	if err != nil {
+		pc.Close()
+		return addr, err
 	}
 	context.AfterFunc(ctx, func() { pc.Close(); l.Close() })
+	go func() { _ = (&dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(answer)}).ActivateAndServe() }()
 	go func() { _ = (&dns.Server{Listener: l, Handler: dns.HandlerFunc(answer)}).ActivateAndServe() }()
-	return (&dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(answer)}).ActivateAndServe()
+	return addr, nil
 }
 
 func answer(w dns.ResponseWriter, q *dns.Msg) {
