@@ -60,6 +60,10 @@ func New(m *dns.Msg) (*Answer, error) {
 	if len(wire) > dns.MaxMsgSize-optSize {
 		return nil, fmt.Errorf("packet: %d bytes are too many", len(wire))
 	}
+	// A record with less data than its type has is read, and written as one that nobody can read.
+	if err := new(dns.Msg).Unpack(wire); err != nil {
+		return nil, fmt.Errorf("packet: %w", err)
+	}
 	start, ok := skipName(wire, headerSize)
 	if !ok {
 		return nil, errQuestion
