@@ -53,7 +53,7 @@ func FuzzAnswer(f *testing.F) {
 func TestMutatedAnswersGoOutOrAreLeft(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := seeds(t)
-	for range 30_000 {
+	for range 10_000 {
 		wire := bytes.Clone(all[r.IntN(len(all))])
 		for range 1 + r.IntN(4) {
 			switch at := r.IntN(len(wire)); r.IntN(4) {
