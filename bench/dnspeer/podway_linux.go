@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"runtime/pprof"
 	"time"
 
@@ -68,7 +69,9 @@ func Serve(ctx context.Context) (bool, error) {
 	if path := os.Getenv(profileEnv); path != "" {
 		profile(path)
 	}
-	w := &cluster.Watcher{Clients: cluster.Clients{Typed: client}, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices}, Log: slog.Default()}
+	debug.SetGCPercent(50) // answering makes no garbage, so that a small heap costs nothing
+	w := &cluster.Watcher{Clients: cluster.Clients{Typed: client}, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices},
+		Log: slog.Default(), NamesOnly: true}
 	var have *model.Snapshot
 	return true, w.Run(ctx, func(s *model.Snapshot) {
 		if _, err := h.Apply(ctx, s, model.Diff(have, s)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,10 @@ type Watcher struct {
 	Kinds   []Kind
 	Log     *slog.Logger
 
+	// NamesOnly keeps of Services, EndpointSlices and Pods no more than DNS names are made of, and gives the memory that the
+	// first list took back to the system: for a program that does nothing else.
+	NamesOnly bool
+
 	mu      sync.Mutex
 	builder *model.Builder
 	dirty   chan struct{}
@@ -86,7 +91,7 @@ func (w *Watcher) Run(ctx context.Context, put func(*model.Snapshot)) error {
 		return ctx.Err()
 	}
 	w.touch()
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -97,6 +102,9 @@ func (w *Watcher) Run(ctx context.Context, put func(*model.Snapshot)) error {
 		s := w.builder.Snapshot(time.Now())
 		w.mu.Unlock()
 		put(s)
+		if first && w.NamesOnly {
+			debug.FreeOSMemory()
+		}
 	}
 }
 
@@ -209,7 +217,7 @@ func (w *Watcher) followSynced(k Kind, inf cache.SharedIndexInformer, wait bool)
 	w.mu.Lock()
 	w.version[k] = inf.LastSyncResourceVersion
 	w.mu.Unlock()
-	if err := inf.SetTransform(trim); err != nil {
+	if err := inf.SetTransform(w.trim); err != nil {
 		return fmt.Errorf("cluster: watch %s: %w", k, err)
 	}
 	err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { w.failed(k, err) })
@@ -231,7 +239,7 @@ func (w *Watcher) followSynced(k Kind, inf cache.SharedIndexInformer, wait bool)
 }
 
 // trim turns an API object into a kept one as it comes in.
-func trim(obj any) (any, error) {
+func (w *Watcher) trim(obj any) (any, error) {
 	if k, ok := obj.(*kept); ok {
 		return k, nil
 	}
@@ -239,7 +247,11 @@ func trim(obj any) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: trim: %w", err)
 	}
-	return &kept{obj: Convert(obj), ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(),
+	model := Convert(obj)
+	if w.NamesOnly {
+		model = namesOnly(model)
+	}
+	return &kept{obj: model, ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName(),
 		ResourceVersion: m.GetResourceVersion(), UID: m.GetUID()}}, nil
 }
 
