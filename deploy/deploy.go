@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml crds/*.yaml proxy/*.yaml modes/*/*.yaml
+//go:embed *.yaml crds/*.yaml dns/*.yaml proxy/*.yaml modes/*/*.yaml
 var files embed.FS
 
 // Options are what differs from cluster to cluster. An empty field leaves the manifests' own value.
@@ -59,6 +59,30 @@ func ProxyManifests(o Options) ([]byte, error) {
 		return nil, err
 	}
 	s, err := Options{Image: o.Image}.fill(fmt.Sprintf("---\n# %s\n%s", name, b))
+	return []byte(s), err
+}
+
+// DNSManifests returns the objects of the DNS server alone, in CoreDNS's place; with its Service and a Corefile when
+// whole. Of the options only the image and, with the Service, ClusterDNS count.
+func DNSManifests(o Options, whole bool) ([]byte, error) {
+	names := []string{"dns/dns.yaml"}
+	take := Options{Image: o.Image}
+	if whole {
+		names = append(names, "dns/service.yaml")
+	}
+	var out bytes.Buffer
+	for _, name := range names {
+		b, err := files.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("deploy: read %s: %w", name, err)
+		}
+		fmt.Fprintf(&out, "---\n# %s\n%s", name, b)
+	}
+	s := out.String()
+	if whole && o.ClusterDNS != "" {
+		s = strings.ReplaceAll(s, "clusterIP: 10.96.0.10", fmt.Sprintf("clusterIP: %q", o.ClusterDNS))
+	}
+	s, err := take.fill(s)
 	return []byte(s), err
 }
 

@@ -29,6 +29,7 @@ type Agent struct {
 	Node    string
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
+	Leave   time.Duration // how long the hops may take to end their service; 0 = 8 s
 
 	once  sync.Once
 	loops []*loop
@@ -80,7 +81,11 @@ type leaver interface{ Close(context.Context) error }
 const leaveMost = 8 * time.Second
 
 func (a *Agent) leave() {
-	ctx, stop := context.WithTimeout(context.Background(), leaveMost)
+	most := a.Leave
+	if most == 0 {
+		most = leaveMost
+	}
+	ctx, stop := context.WithTimeout(context.Background(), most)
 	defer stop()
 	for _, h := range a.Hops {
 		if l, ok := h.(leaver); ok {

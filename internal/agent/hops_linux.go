@@ -17,6 +17,7 @@ import (
 	"github.com/podway/podway/internal/hop/announce"
 	"github.com/podway/podway/internal/hop/announce/arp"
 	"github.com/podway/podway/internal/hop/dns"
+	dnsconfig "github.com/podway/podway/internal/hop/dns/config"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/hop/proxy"
 	"github.com/podway/podway/internal/hop/proxy/health"
@@ -44,8 +45,10 @@ type Options struct {
 	Foreign    []proxy.Backend
 	Podnet     podnet.Options // Node and ServiceCIDRs are filled in
 	DNSListen  []netip.AddrPort
-	DNSServers []netip.Addr // addresses of the cluster's DNS Service; they are never asked for names outside
-	ResolvConf string       // names outside the cluster are asked of its servers; "" = /etc/resolv.conf
+	DNSServers []netip.Addr                      // addresses of the cluster's DNS Service; they are never asked for names outside
+	DNSConfig  *dnsconfig.Config                 // what a Corefile says; nil = the names of the cluster, and ResolvConf for all others
+	DNSChanged func() (*dnsconfig.Config, error) // see dns.Options.Changed
+	ResolvConf string                            // names outside the cluster are asked of its servers; "" = /etc/resolv.conf
 	Metrics    prometheus.Registerer
 	Log        *slog.Logger
 }
@@ -66,7 +69,8 @@ var makers = []struct {
 
 func makeDNS(o Options) (hop.Hop, error) {
 	opt := dns.Options{Node: o.Node, Domain: o.Domain, Listen: o.DNSListen, ResolvConf: o.ResolvConf,
-		CIDRs: slices.Concat(o.ServiceCIDRs, o.ClusterCIDRs), Nameservers: o.DNSServers, Lameduck: lameduck, Metrics: o.Metrics}
+		CIDRs: slices.Concat(o.ServiceCIDRs, o.ClusterCIDRs), Nameservers: o.DNSServers, Lameduck: lameduck, Metrics: o.Metrics,
+		Config: o.DNSConfig, Changed: o.DNSChanged}
 	if o.NS != nil {
 		opt.In = o.NS.Do
 	}

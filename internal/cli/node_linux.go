@@ -17,6 +17,7 @@ import (
 
 	"github.com/podway/podway/internal/agent"
 	"github.com/podway/podway/internal/cluster"
+	dnsconfig "github.com/podway/podway/internal/hop/dns/config"
 	"github.com/podway/podway/internal/hop/podnet"
 	"github.com/podway/podway/internal/observe"
 	"github.com/podway/podway/internal/trace/ask"
@@ -26,7 +27,7 @@ import (
 type nodeFlags struct {
 	daemon
 	node, hops, dnsListen, dnsServers, resolvConf, overlay, socket string
-	proxyMode, proxyConfig                                         string
+	proxyMode, proxyConfig, dnsConf                                string
 	initOnly                                                       bool
 	cniBin, cniConf                                                string
 }
@@ -49,6 +50,7 @@ its own switch (--hops). When it ends, all that it programmed stays. It needs CA
 	f.StringVar(&n.node, "node-name", env("NODE_NAME", hostname), "this node's name in the cluster ($NODE_NAME)")
 	f.StringVar(&n.hops, "hops", env("PODWAY_HOPS", "podnet,proxy,dns,announce"), "hops to serve, comma-separated ($PODWAY_HOPS)")
 	f.StringVar(&n.dnsListen, "dns-listen", defaultDNSListen(), "where DNS listens, comma-separated ADDRESS:PORT")
+	f.StringVar(&n.dnsConf, "dns-conf", os.Getenv("PODWAY_DNS_CONF"), "Corefile for DNS, followed; its port 53 is --dns-listen (default: the cluster's names, and --resolv-conf for all others) ($PODWAY_DNS_CONF)")
 	f.StringVar(&n.dnsServers, "cluster-dns", os.Getenv("PODWAY_CLUSTER_DNS"), "addresses of the cluster's DNS Service, comma-separated ($PODWAY_CLUSTER_DNS)")
 	f.StringVar(&n.resolvConf, "resolv-conf", "/etc/resolv.conf", "its name servers are asked for names outside the cluster")
 	f.StringVar(&n.overlay, "overlay", env("PODWAY_OVERLAY", "auto"), "VXLAN between nodes: auto (only across networks), always, never ($PODWAY_OVERLAY)")
@@ -95,7 +97,11 @@ func (n *nodeFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	watcher := &cluster.Watcher{Clients: clients, Log: log, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices, cluster.Nodes, cluster.Pools, cluster.ServiceCIDRs}}
+	kinds := []cluster.Kind{cluster.Services, cluster.EndpointSlices, cluster.Nodes, cluster.Pools, cluster.ServiceCIDRs}
+	if opt.DNSConfig != nil && slices.Contains(dnsKinds(opt.DNSConfig), cluster.Pods) {
+		kinds = append(kinds, cluster.Pods)
+	}
+	watcher := &cluster.Watcher{Clients: clients, Log: log, Kinds: kinds}
 	a := &agent.Agent{Source: watcher, Hops: hops, Node: n.node, Log: log, Metrics: metrics}
 	log.Info("node agent starts", "node", n.node, "hops", names, "version", version)
 	g, ctx := errgroup.WithContext(cmd.Context())
@@ -143,8 +149,23 @@ func (n *nodeFlags) options(log *slog.Logger, metrics prometheus.Registerer) (o 
 		}
 		o.DNSServers = append(o.DNSServers, ip)
 	}
-	o.DNSListen, err = listens("dns-listen", n.dnsListen)
-	return o, err
+	if o.DNSListen, err = listens("dns-listen", n.dnsListen); err != nil || n.dnsConf == "" {
+		return o, err
+	}
+	return o, n.dnsConfig(log, &o)
+}
+
+// dnsConfig reads the Corefile of the node's DNS server.
+func (n *nodeFlags) dnsConfig(log *slog.Logger, o *agent.Options) error {
+	d := dnsFlags{daemon: n.daemon, conf: n.dnsConf, port: dnsconfig.Port}
+	var err error
+	if o.DNSConfig, o.DNSChanged, err = d.configuration(); err != nil {
+		return err
+	}
+	for _, note := range o.DNSConfig.Notes {
+		log.Info("accepted; nothing needs to be done for it", "hop", "dns", "at", note.At.String(), "plugin", note.Plugin, "why", note.Text)
+	}
+	return nil
 }
 
 const (

@@ -61,6 +61,7 @@ func commands() []*cobra.Command {
 		asRoot(newExec()),
 		newImage(),
 		asRoot(newDemo()),
+		newDNS(),
 		newVersion(),
 	}
 	all = append(all, newDaemons()...)

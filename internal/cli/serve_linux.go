@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,12 +45,4 @@ func (s serving) status() ask.Status {
 		out.Lost = since
 	}
 	return out
-}
-
-// finished makes the end that was asked for a good one.
-func finished(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }

@@ -38,6 +38,7 @@ type parser struct {
 	file     *File
 	objects  *objects
 	proxy    *config.File // of every state
+	dns      string       // Corefile of every state
 	problems []error
 }
 
@@ -62,8 +63,10 @@ func (p *parser) read(data []byte) {
 	for i, f := range ar.Files {
 		line := starts[i]
 		switch {
-		case f.Name == proxyFile && i == 0:
+		case f.Name == proxyFile && p.proxy == nil && len(p.file.Steps) == 0:
 			p.proxyFile(f.Data, line)
+		case f.Name == dnsFile && p.dns == "" && len(p.file.Steps) == 0:
+			p.dnsFile(f.Data, line)
 		case f.Name == "cluster.yaml" && len(p.file.Steps) == 0, p.nextThen(f.Name):
 			p.step(f.Name, f.Data, line)
 		case p.currentExpect(f.Name):
@@ -95,10 +98,10 @@ func (p *parser) currentExpect(name string) bool {
 func (p *parser) misplaced(name string) error {
 	n := len(p.file.Steps)
 	switch {
-	case name == proxyFile:
-		return fmt.Errorf("%s: must be the first file, before cluster.yaml", name)
+	case name == proxyFile, name == dnsFile:
+		return fmt.Errorf("%s: must stand once, before cluster.yaml", name)
 	case n == 0:
-		return fmt.Errorf("%s: the first file must be cluster.yaml, or proxy.yaml before it", name)
+		return fmt.Errorf("%s: the first file must be cluster.yaml, or proxy.yaml and Corefile before it", name)
 	case name == "cluster.yaml":
 		return errors.New("cluster.yaml is there twice")
 	case thenFile.MatchString(name):
@@ -135,7 +138,7 @@ func (p *parser) step(name string, data []byte, line int) {
 		p.problem(line, err)
 	}
 	if st != nil {
-		st.proxy = p.proxy
+		st.proxy, st.DNS = p.proxy, p.dns
 	}
 	p.file.Steps = append(p.file.Steps, Step{Name: name, State: st})
 }

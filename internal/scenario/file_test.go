@@ -227,7 +227,7 @@ func TestWhatIsWrongInTheProxysConfigurationIsSaid(t *testing.T) {
 		}
 	}
 	late := shop + "-- proxy.yaml --\nnodePortAddresses: [all]\n"
-	if _, err := Parse("x", []byte(late)); err == nil || !strings.Contains(err.Error(), "must be the first file") {
+	if _, err := Parse("x", []byte(late)); err == nil || !strings.Contains(err.Error(), "must stand once, before cluster.yaml") {
 		t.Errorf("after the cluster: %v", err)
 	}
 }
@@ -278,5 +278,31 @@ func TestWhatHappensToNodesIsRead(t *testing.T) {
 		if _, err := Parse("x", []byte(shop+"-- then-3.yaml --\n"+text+"\n")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+func TestACorefileIsForTheDNSServersOfAllNodes(t *testing.T) {
+	with := func(text string) []byte {
+		return []byte(strings.Replace(shop, "-- cluster.yaml --\n", "-- Corefile --\n"+text+"-- cluster.yaml --\n", 1))
+	}
+	const good = ". {\n hosts none {\n  10.0.0.1 a.example\n }\n}\n"
+	f, err := Parse("x", with(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range f.Steps {
+		if s.State.DNS != good {
+			t.Errorf("step %s has %q", s.Name, s.State.DNS)
+		}
+	}
+	_, err = Parse("x", with(". {\n forwrad . 1.1.1.1\n errors\n dnssec\n}\n"))
+	for _, want := range []string{"x:4: Corefile:2: forwrad: no such plugin", "x:6: Corefile:4: dnssec: not supported"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	twice := strings.Replace(string(with(good)), "-- cluster.yaml --\n", "-- Corefile --\n"+good+"-- cluster.yaml --\n", 1)
+	if _, err = Parse("x", []byte(twice)); err == nil || !strings.Contains(err.Error(), "Corefile: must stand once, before cluster.yaml") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -177,7 +177,7 @@ func (w *kernelWorld) bringNodes(ctx context.Context, f *File, st *State) error 
 }
 
 func (w *kernelWorld) addNode(st *State, name string) (*nettest.Host, NodeOptions, error) {
-	o := NodeOptions{Node: name, ProxyMode: w.ProxyMode(), Proxy: st.Settings(w.ProxyMode()), Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
+	o := NodeOptions{Node: name, ProxyMode: w.ProxyMode(), Proxy: st.Settings(w.ProxyMode()), DNS: st.DNS, Dir: filepath.Join(w.dir, name), Addrs: st.Snapshot.Nodes.At(name).Addrs}
 	o.Without = slices.Clone(w.o.Without)
 	if w.o.KubeProxy.Program != "" {
 		o.Without = append(o.Without, trace.HopProxy)

@@ -27,6 +27,8 @@ type NodeOptions struct {
 	// ProxyMode is the backend of the hop proxy; "" = the default. Proxy is what the scenario's proxy.yaml means in it.
 	ProxyMode string
 	Proxy     proxy.Settings
+	// DNS is the Corefile of the node's DNS server; "" = none.
+	DNS string
 	// Without names hops that another program stands in for.
 	Without []string
 	// Cgroup and BPF are the node's control group and a folder on a BPF file system; "" = it has none of its own.

@@ -30,6 +30,8 @@ type State struct {
 	Restart  []string                      // nodes whose processes are killed and started anew before this state
 	Failing  []string                      // nodes whose proxy cannot write at the first try of this state
 
+	DNS string // Corefile of the nodes' DNS servers; "" = none
+
 	api   *apiObjects
 	proxy *config.File // nil = nothing was said
 }

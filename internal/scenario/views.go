@@ -31,7 +31,7 @@ var (
 // Declared is what the API says at every hop of a state, with the service proxy in a mode. "" is the view of level model:
 // none in particular.
 func Declared(st *State, mode string) trace.View {
-	names, err := dns.New(dns.Options{NoUpstream: true, CIDRs: slices.Concat(ServiceCIDRs, ClusterCIDRs)})
+	names, err := declaredNames(st)
 	table := routes.Build(routes.Config{}, st.Snapshot)
 	hops := map[string]func(*model.Snapshot, flow.Flow) flow.Verdict{
 		trace.HopAnnounce: announce.Declared,
@@ -45,6 +45,15 @@ func Declared(st *State, mode string) trace.View {
 		hops[trace.HopName] = names.Declared
 	}
 	return trace.Functions{Snapshot: st.Snapshot, Hops: hops}
+}
+
+// declaredNames is a DNS server of the state that asks nobody else.
+func declaredNames(st *State) (*dns.Hop, error) {
+	o, err := st.dnsOptions()
+	if err != nil {
+		return nil, err
+	}
+	return dns.New(o)
 }
 
 // judge is the backend whose limits hold for what is declared in a mode; none does where there is no mode.
@@ -69,7 +78,7 @@ type rendered struct {
 	backend proxy.Backend
 	plans   map[string]proxy.Ruleset // by node
 	planner map[string]*proxy.Planner
-	names   *answers.View
+	names   *dns.Hop // nil = not checked
 	table   *routes.Table
 }
 
@@ -95,10 +104,10 @@ func (r *rendered) follow(st *State) {
 		r.table = r.table.Update(s, change)
 	}
 	if r.names == nil {
-		r.names, _ = answers.New(answers.Options{CIDRs: slices.Concat(ServiceCIDRs, ClusterCIDRs)}) // nil is "not checked"
+		r.names, _ = declaredNames(st)
 	}
 	if r.names != nil {
-		r.names, _ = r.names.Apply(s, change)
+		r.names.Show(s, change)
 	}
 	r.plans = map[string]proxy.Ruleset{}
 	_, balances := r.backend.(proxy.Balancer)

@@ -27,6 +27,10 @@ func Hops(o scenario.NodeOptions) ([]hop.Hop, error) {
 		Node: o.Node, ClusterCIDRs: scenario.ClusterCIDRs, ServiceCIDRs: scenario.ServiceCIDRs, ResolvConf: o.ResolvConf(),
 		ProxyMode: o.ProxyMode, Proxy: o.Proxy, Podnet: podnet.Options{ConfigPath: o.ConfigPath(), StoreDir: o.StoreDir()},
 	}
+	var err error
+	if opt.DNSConfig, err = scenario.DNSConfig(o.DNS); err != nil {
+		return nil, err
+	}
 	if o.Netns != "" {
 		ns, err := netns.Open(o.Netns)
 		if err != nil {

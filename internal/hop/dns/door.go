@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +68,7 @@ func (o Options) listens(at zones.Socket) []netip.AddrPort {
 	case o.AsConfigured && at.Addr.IsValid():
 		return []netip.AddrPort{netip.AddrPortFrom(at.Addr, at.Port)}
 	case o.AsConfigured:
-		return []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port)}
+		return []netip.AddrPort{netip.AddrPortFrom(everyAddress(), at.Port)}
 	case at.Port == config.Port && !at.Addr.IsValid():
 		return o.Listen
 	}
@@ -78,6 +80,16 @@ func (o Options) listens(at zones.Socket) []netip.AddrPort {
 	}
 	return out
 }
+
+// everyAddress is the one that stands for all: of both families, or of IPv4 on a machine without IPv6.
+var everyAddress = sync.OnceValue(func() netip.Addr {
+	c, err := net.ListenPacket("udp6", "[::]:0")
+	if err != nil {
+		return netip.IPv4Unspecified()
+	}
+	c.Close()
+	return netip.IPv6Unspecified()
+})
 
 func (h *Hop) door(at zones.Socket, listen []netip.AddrPort, t *zones.Table) *door {
 	d := &door{at: at}

@@ -3,6 +3,7 @@ package dns
 import (
 	"context"
 	"errors"
+	"strings"
 
 	mdns "github.com/miekg/dns"
 
@@ -11,12 +12,12 @@ import (
 )
 
 // forwarder makes what asks the servers of a forward.
-func (h *Hop) forwarder(f *config.Forward, cache *config.Cache) (*upstream.Forwarder, error) {
-	o, err := upstream.FromConfig(*f, cache)
+func (h *Hop) forwarder(c *config.Config, b *config.Block, f *config.Forward) (*upstream.Forwarder, error) {
+	o, err := upstream.FromConfig(*f, b.Cache)
 	if err != nil {
 		return nil, err
 	}
-	o.Own, o.In, o.Metrics, o.Zones = h.o.own(), h.o.In, h.forwarding, f.Zone
+	o.Own, o.In, o.Metrics, o.Zones = h.o.own(c), h.o.In, h.forwarding, strings.Join(b.Zones(), " ")
 	return upstream.New(o), nil
 }
 

@@ -119,17 +119,29 @@ func (h *Hop) Listen(ctx context.Context) error {
 func (h *Hop) Apply(ctx context.Context, s *model.Snapshot, c model.Change) (hop.Report, error) {
 	start := time.Now()
 	r := hop.Report{Full: c.All}
-	h.mu.Lock()
-	if have := h.live.Load(); have.from != s {
-		var view *answers.View
-		view, r.Changed = have.view.Apply(s, c)
-		h.live.Store(&live{view, s})
-	}
-	err := h.listen(ctx)
-	h.mu.Unlock()
+	r.Changed = h.Show(s, c)
+	err := h.Listen(ctx)
 	r.Findings = h.Findings()
 	r.Took = time.Since(start)
 	return r, err
+}
+
+// Show is the first half of Apply: the answers are swapped, and nothing is opened. It returns how many Services changed.
+func (h *Hop) Show(s *model.Snapshot, c model.Change) (changed int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if have := h.live.Load(); have.from != s {
+		var view *answers.View
+		view, changed = have.view.Apply(s, c)
+		h.live.Store(&live{view, s})
+	}
+	return changed
+}
+
+// Find says what a name and type lead to by what is shown, without asking any other server: Foreign when one would be
+// asked.
+func (h *Hop) Find(name string, typ uint16) answers.Found {
+	return h.serving.Load().first.Find(h.live.Load().view, name, typ)
 }
 
 // Ready is nil when the cluster is known and every address is served.
@@ -154,6 +166,19 @@ func (h *Hop) Addrs() []netip.AddrPort {
 		out = append(out, d.server.Addrs()...)
 	}
 	return out
+}
+
+// firstAddrs are those at which Pods ask.
+func (h *Hop) firstAddrs() []netip.AddrPort {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.serving.Load().first
+	for _, d := range h.doors {
+		if d.table.Load() == first {
+			return d.server.Addrs()
+		}
+	}
+	return nil
 }
 
 // Close ends gracefully: not ready at once, answering for Options.Lameduck, or until ctx ends, then no more.

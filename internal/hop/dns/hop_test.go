@@ -331,7 +331,7 @@ func TestALoopThatHidesFromTheProbeMakesNoFlood(t *testing.T) {
 
 func TestTheDNSServiceItselfIsNoUpstream(t *testing.T) {
 	o := Options{Listen: loopback, Nameservers: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}
-	if got := fmt.Sprint(o.own()); got != "[127.0.0.1:0 10.96.0.10:53]" {
+	if got := fmt.Sprint(o.own(nil)); got != "[127.0.0.1:0 10.96.0.10:53]" {
 		t.Errorf("got %s", got)
 	}
 }

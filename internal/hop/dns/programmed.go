@@ -22,7 +22,7 @@ func (h *Hop) Programmed(ctx context.Context, f flow.Flow) (flow.Verdict, error)
 	if f.DNS == nil {
 		return flow.Verdict{Action: flow.Pass, Why: "no question to DNS"}, nil
 	}
-	addrs := h.Addrs()
+	addrs := h.firstAddrs()
 	if len(addrs) == 0 {
 		return h.closed(), nil
 	}

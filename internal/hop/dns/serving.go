@@ -64,6 +64,7 @@ func (o Options) answersOf(c *config.Config) answers.Options {
 			continue
 		}
 		out.Domain, out.TTL, out.PodRecords = k.Domain, k.TTL, k.Pods != config.PodsDisabled
+		out.Namespaces, out.NoEndpoints, out.PodNames = k.Namespaces, k.NoEndpoints, k.EndpointPodNames
 		out.PodsChecked = k.Pods == config.PodsVerified
 		for _, p := range k.Reverse {
 			name, err := dns.ReverseAddr(p.Addr().String())
@@ -79,13 +80,13 @@ func (o Options) answersOf(c *config.Config) answers.Options {
 func (h *Hop) prepare(c *config.Config, before *serving) (*serving, error) {
 	s := &serving{conf: c, answers: h.o.answersOf(c), forwarders: map[string]*upstream.Forwarder{}}
 	var failed error
-	forward := func(f *config.Forward, cache *config.Cache) zones.Upstream {
-		told := told(f, cache)
+	forward := func(b *config.Block, f *config.Forward) zones.Upstream {
+		told := told(b, f)
 		if s.forwarders[told] == nil && before != nil && before.forwarders[told] != nil {
 			s.forwarders[told] = before.forwarders[told]
 		}
 		if s.forwarders[told] == nil && !h.o.NoUpstream {
-			made, err := h.forwarder(f, cache)
+			made, err := h.forwarder(c, b, f)
 			if failed = errors.Join(failed, err); err == nil {
 				s.forwarders[told] = made
 			}
@@ -113,15 +114,15 @@ func (h *Hop) prepare(c *config.Config, before *serving) (*serving, error) {
 }
 
 // told is all that a forwarder depends on.
-func told(f *config.Forward, cache *config.Cache) string {
+func told(b *config.Block, f *config.Forward) string {
 	g := *f
 	g.At = config.Position{}
-	if cache == nil {
-		return fmt.Sprintf("%+v", g)
+	if b.Cache == nil {
+		return fmt.Sprintf("%v %+v", b.Zones(), g)
 	}
-	k := *cache
+	k := *b.Cache
 	k.At = config.Position{}
-	return fmt.Sprintf("%+v %+v", g, k)
+	return fmt.Sprintf("%v %+v %+v", b.Zones(), g, k)
 }
 
 // adopt puts a configuration into service: questions meet the old one or the new one, and sockets stay.
@@ -155,18 +156,11 @@ func (h *Hop) adopt(c *config.Config) error {
 }
 
 // own are the addresses behind which we stand: never asked.
-func (o Options) own() []netip.AddrPort {
+func (o Options) own(c *config.Config) []netip.AddrPort {
 	own := slices.Clone(o.Listen)
-	if o.AsConfigured && o.Config != nil {
-		for _, b := range o.Config.Blocks {
-			for _, k := range b.Keys {
-				for _, a := range b.Bind {
-					own = append(own, netip.AddrPortFrom(a, k.Port))
-				}
-				if len(b.Bind) == 0 {
-					own = append(own, netip.AddrPortFrom(netip.IPv6Unspecified(), k.Port))
-				}
-			}
+	if o.AsConfigured {
+		for _, at := range zones.Sockets(c) {
+			own = append(own, o.listens(at)...)
 		}
 	}
 	for _, a := range o.Nameservers {

@@ -39,6 +39,9 @@ func (c *compiler) headless(b *model.Backends) *service {
 			return
 		}
 		t := target{strings.ToLower(e.Hostname), e.Addr.Unmap()}
+		if t.label == "" && c.podNames {
+			t.label = strings.ToLower(e.Pod.Name)
+		}
 		if !validLabel(t.label) || len(t.label)+1+len(c.name) > 255 {
 			t.label = addressLabel(t.addr)
 		}

@@ -28,6 +28,9 @@ type Options struct {
 	TTL         uint32         // seconds; 0 = DefaultTTL
 	PodRecords  bool           // answer a-b-c-d.NAMESPACE.pod.DOMAIN with the address in the name (CoreDNS: pods insecure)
 	PodsChecked bool           // with PodRecords: only for an address of a Pod in that namespace (CoreDNS: pods verified); needs Pods in the snapshot
+	Namespaces  []string       // whose Services have names; empty = all
+	NoEndpoints bool           // headless Services have no names
+	PodNames    bool           // an endpoint without host name is called like its Pod, not by its address
 	Nameservers []netip.Addr   // addresses of ns.dns.DOMAIN, the server named in NS and SOA
 }
 
@@ -42,6 +45,9 @@ type zone struct {
 	pods     bool
 	verified bool
 	reverse  []netip.Prefix
+	only     map[string]bool // namespaces; nil = all
+	bare     bool            // no endpoints
+	podNames bool
 	apex     *entry
 	version  *entry
 	ns       *entry
@@ -58,6 +64,13 @@ func newZone(o Options) (*zone, error) {
 	name, err := wireName(z.domain)
 	if err != nil || len(name) == 1 {
 		return nil, fmt.Errorf("dns: cluster domain %q is not a domain name", o.Domain)
+	}
+	z.bare, z.podNames = o.NoEndpoints, o.PodNames
+	for _, ns := range o.Namespaces {
+		if z.only == nil {
+			z.only = map[string]bool{}
+		}
+		z.only[ns] = true
 	}
 	z.negative = min(z.ttl, DefaultTTL)
 	z.name, z.svc, z.labels = name, appendLabel(nil, "svc"), dns.CountLabel(z.domain)

@@ -47,7 +47,8 @@ func nameOfKey(key string) model.Name {
 
 // compile makes the names of a Service; nil when it has none. Sections are those of the specification.
 func (z *zone) compile(svc *model.Service, b *model.Backends) *service {
-	if svc == nil || !validLabel(svc.Name.Name) || !validLabel(svc.Name.Namespace) {
+	if svc == nil || !validLabel(svc.Name.Name) || !validLabel(svc.Name.Namespace) || z.only != nil && !z.only[svc.Name.Namespace] ||
+		svc.Headless && z.bare {
 		return nil
 	}
 	name := append([]byte(serviceKey(svc.Name)), z.svc...)

@@ -14,7 +14,7 @@ type Config struct {
 	Blocks []*Block // in the order of the file
 
 	Health   []string      // addresses of /health; nil = none
-	Lameduck time.Duration // how long the server goes on answering, unhealthy, once its end was asked for
+	Lameduck time.Duration // how long the server goes on answering, not ready, once its end was asked for
 	Ready    []string      // addresses of /ready
 	Metrics  []string      // addresses of /metrics
 	NoReload bool          // a changed file is not taken
@@ -63,7 +63,6 @@ type Block struct {
 	Minimal   bool       // no authority and additional section that is not needed
 	Cache     *Cache     // of forwarded answers; nil = none is kept
 	Rewrites  []Rewrite  // in the order of the file
-	Autopath  *Autopath  // nil = the client goes through its search list by itself
 	Templates []Template // in the order of the file
 	Transfers []Transfer
 	Hosts     *Hosts
@@ -129,16 +128,7 @@ type Log struct {
 	MinDuration time.Duration
 }
 
-// Autopath completes search lists in the server: a question for a name under the first domain of the client's search list
-// is answered with what the client would find in the end.
-type Autopath struct {
-	At     Position
-	Zones  []string // empty = those of the block
-	Pods   bool     // the list of the Pod that asks; else Search
-	Search []string // absolute, lower case; "." is the name as it is
-}
-
-// Transfer lets clients fetch whole zones (AXFR, by TCP).
+// Transfer lets clients fetch the cluster's zone (AXFR, by TCP).
 type Transfer struct {
 	At    Position
 	Zones []string // empty = those of the block
@@ -185,7 +175,6 @@ type Cluster struct {
 	Namespaces       []string // empty = all
 	NoEndpoints      bool     // Services with a ClusterIP only
 	EndpointPodNames bool     // an endpoint without hostname is called like its Pod
-	EmptyServices    bool     // ignored: NXDOMAIN for a Service without ready endpoint, though it has a ClusterIP
 }
 
 // File is a zone file (RFC 1035).

@@ -155,7 +155,7 @@ dns://example.org:1053, example.net 10.0.0.0/9 {
         fallthrough
     }
 }`)
-	all, any4, any6 := uint16(dns.TypeANY), netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")
+	all := uint16(dns.TypeANY)
 	p := netip.MustParsePrefix
 	want := &config.Block{
 		Bind: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, Any: true, Minimal: true,
@@ -175,13 +175,12 @@ dns://example.org:1053, example.net 10.0.0.0/9 {
 		Templates: []config.Template{{Class: dns.ClassINET, Type: dns.TypeA, Zones: []string{"example.org."}, Match: []string{"^ip-(?P<a>[0-9]+)[.]example[.]org[.]$"},
 			Answer: []string{"{{ .Name }} 60 IN A 10.0.0.{{ .Group.a }}"}, Fall: config.Fall{On: true}},
 			{Class: dns.ClassANY, Type: all, Rcode: dns.RcodeNameError, Authority: []string{"example.org. 60 IN SOA a. b. (1 2 3 4 5)"}}},
-		Transfers: []config.Transfer{{Zones: []string{"example.org."}, To: []netip.Prefix{p("10.0.0.1/32"), p("192.0.2.0/24"), any4, any6}}},
+		Transfers: []config.Transfer{{Zones: []string{"example.org."}, To: []netip.Prefix{p("10.0.0.1/32"), p("192.0.2.0/24"), p("0.0.0.0/0"), p("::/0")}}},
 		Hosts: &config.Hosts{File: "/zones/hosts.txt", Zones: []string{"example.org."}, TTL: 60, NoReverse: true, Reload: time.Second, Fall: config.Fall{On: true},
 			Inline: []config.HostLine{{Addr: netip.MustParseAddr("10.0.0.1"), Names: []string{"one.example.org.", "two.example.org."}},
 				{Addr: netip.MustParseAddr("fd00::1"), Names: []string{"one.example.org."}}}},
-		Files:    []config.File{{Path: "/zones/db.example.org", Zones: []string{"example.org."}, Reload: 10 * time.Second}},
-		Autopath: &config.Autopath{Pods: true},
-		Cluster:  &config.Cluster{Domain: "cluster.local.", Pods: config.PodsVerified, Namespaces: []string{"shop", "web"}, Fall: config.Fall{On: true}},
+		Files:   []config.File{{Path: "/zones/db.example.org", Zones: []string{"example.org."}, Reload: 10 * time.Second}},
+		Cluster: &config.Cluster{Domain: "cluster.local.", Pods: config.PodsVerified, TTL: 1, Namespaces: []string{"shop", "web"}, Fall: config.Fall{On: true}},
 	}
 	b := got.Blocks[0]
 	keys := b.Keys
@@ -286,6 +285,7 @@ func TestOneProblemAtATime(t *testing.T) {
 		{"no domain", ". {\n kubernetes\n}\n", "Corefile:2: kubernetes: the root is no cluster domain"},
 		{"two that differ", "a {\n kubernetes x.y\n}\nb {\n kubernetes x.z\n}\n", "Corefile:5: kubernetes: differs from the one at Corefile:2"},
 		{"a TTL that CoreDNS does not take", ". {\n kubernetes x.y {\n  ttl 4000\n }\n}\n", `Corefile:3: kubernetes: "4000" is no number from 0 to 3600`},
+		{"a transfer to nobody", ". {\n transfer\n}\n", "Corefile:2: transfer: to whom?"},
 		{"an address of the API server", ". {\n kubernetes x.y {\n  endpoint https://a\n }\n}\n", "how to reach the API server is said by --kubeconfig"},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {

@@ -18,7 +18,7 @@ func (r *reader) kubernetes() {
 	}
 	r.options(map[string]func([]token){
 		"pods":               func(line []token) { c.Pods = r.pods(line) },
-		"ttl":                func(line []token) { c.TTL = uint32(r.number(line, 0, mostTTL)) },
+		"ttl":                func(line []token) { c.TTL = uint32(max(1, r.number(line, 0, mostTTL))) },
 		"fallthrough":        func(line []token) { c.Fall = r.fall(line) },
 		"namespaces":         func(line []token) { c.Namespaces = r.words(line) },
 		"noendpoints":        func(line []token) { _, c.NoEndpoints = r.args(line, 0, 0) },
@@ -163,18 +163,11 @@ func (r *reader) file() {
 	r.b.Files = append(r.b.Files, f)
 }
 
+// autopath only saves the client steps of its search list, and those are answered here without asking anybody.
 func (r *reader) autopath() {
-	words, ok := r.args(r.d.whole(), 1, -1)
-	r.plain()
-	if !ok {
-		return
+	if _, ok := r.args(r.d.whole(), 1, -1); ok && r.plain() {
+		r.note("the client walks its search list by itself; the steps in the cluster's domain are answered from memory")
 	}
-	last := words[len(words)-1]
-	if last.text != "@kubernetes" {
-		r.bad(last.at, "%q: only @kubernetes is supported, the search list of the Pod that asks", last.text)
-		return
-	}
-	r.b.Autopath = &config.Autopath{At: r.d.name.at, Zones: r.zones(words[:len(words)-1]), Pods: true}
 }
 
 func (r *reader) transfer() {

@@ -46,8 +46,8 @@ func init() {
 		"rewrite":     {(*reader).rewrite, false},
 		"root":        {func(r *reader) { r.one(r.d.whole()) }, true},
 		"template":    {(*reader).template, false},
-		"timeouts":    unneeded("TCP connections have times of their own: 10s idle, 5s to write"),
 		"transfer":    {(*reader).transfer, false},
+		"timeouts":    unneeded("TCP connections have times of their own: 10s idle, 5s to write"),
 	}
 }
 

@@ -228,7 +228,8 @@ func (r *reader) template() {
 	t := config.Template{At: r.d.name.at, Class: r.class(words[0]), Type: r.typ(words[1]), Zones: r.zones(words[2:])}
 	text := func(to *[]string) func([]token) {
 		return func(line []token) {
-			if w, ok := r.one(line); ok {
+			words, _ := r.args(line, 1, -1)
+			for _, w := range words {
 				if _, err := template.New("").Funcs(template.FuncMap{"parseInt": func(string, int, int) (uint64, error) { return 0, nil }}).Parse(w.text); err != nil {
 					r.bad(w.at, "%v", err)
 				}

@@ -45,7 +45,7 @@ func (z *Zones) block(c *config.Block) (*block, error) {
 		b.files = append(b.files, newFiles(&c.Files[i], b.zones)...)
 	}
 	for i := range c.Forwards {
-		b.forwards = append(b.forwards, &forwarder{c: &c.Forwards[i], up: z.o.Forward(&c.Forwards[i], c.Cache)})
+		b.forwards = append(b.forwards, &forwarder{c: &c.Forwards[i], up: z.o.Forward(c, &c.Forwards[i])})
 	}
 	return b, errors.Join(append(errs, b.refresh(time.Now()))...)
 }

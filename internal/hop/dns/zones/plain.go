@@ -16,7 +16,7 @@ func Plain(view func() *answers.View, up Upstream) *Table {
 	if up != nil {
 		d.To = []config.Target{{File: "upstream"}}
 	}
-	z, err := New(config.Default(d), Options{View: view, Forward: func(*config.Forward, *config.Cache) Upstream { return up }})
+	z, err := New(config.Default(d), Options{View: view, Forward: func(*config.Block, *config.Forward) Upstream { return up }})
 	if err != nil { // there is nothing in it that could fail
 		panic(err)
 	}

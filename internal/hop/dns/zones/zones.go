@@ -27,9 +27,9 @@ type Upstream interface {
 
 // Options of Zones.
 type Options struct {
-	View    func() *answers.View                                  // of the cluster; never nil
-	Forward func(f *config.Forward, cache *config.Cache) Upstream // makes what asks; called once for each Forward
-	Log     *slog.Logger                                          // of questions that `log` wants written; nil = the default
+	View    func() *answers.View                              // of the cluster; never nil
+	Forward func(b *config.Block, f *config.Forward) Upstream // makes what asks; called once for each Forward of a block
+	Log     *slog.Logger                                      // of questions that `log` wants written; nil = the default
 }
 
 // Client is who asks.
@@ -80,10 +80,13 @@ func New(c *config.Config, o Options) (*Zones, error) {
 }
 
 // Sockets are the addresses that the blocks serve, each once, in their order.
-func (z *Zones) Sockets() []Socket {
+func (z *Zones) Sockets() []Socket { return Sockets(z.conf) }
+
+// Sockets are the addresses that a configuration's blocks serve, each once, in their order.
+func Sockets(c *config.Config) []Socket {
 	var out []Socket
 	seen := map[Socket]bool{}
-	for _, b := range z.conf.Blocks {
+	for _, b := range c.Blocks {
 		for _, k := range b.Keys {
 			for _, a := range addresses(b) {
 				if s := (Socket{a, k.Port}); !seen[s] {

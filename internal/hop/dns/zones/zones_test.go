@@ -77,7 +77,7 @@ func tableOf(t testing.TB, text string, v *answers.View, log *slog.Logger) *Tabl
 		t.Fatal(err)
 	}
 	z, err := New(c, Options{View: func() *answers.View { return v }, Log: log,
-		Forward: func(f *config.Forward, _ *config.Cache) Upstream { return world{f.To[0].Addr.Addr().String()} }})
+		Forward: func(_ *config.Block, f *config.Forward) Upstream { return world{f.To[0].Addr.Addr().String()} }})
 	if err != nil {
 		t.Fatal(err)
 	}
