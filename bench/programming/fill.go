@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -75,7 +76,7 @@ func (w *world) fill(ctx context.Context, services int) error {
 	}); err != nil {
 		return err
 	}
-	w.ready = make([]bool, services)
+	w.ready, w.addrs = make([]bool, services), make([]netip.Addr, services)
 	var made atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(32)
@@ -111,9 +112,15 @@ func (w *world) makeService(ctx context.Context, i int) error {
 	app := map[string]string{"app": nameOf(i)}
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: nameOf(i)}, Spec: corev1.ServiceSpec{
 		ClusterIP: clusterIP(i).String(), Selector: app, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(listenPort)}}}}
-	if _, err := w.api.CoreV1().Services(namespace).Create(ctx, svc, metav1.CreateOptions{}); err != nil {
+	made, err := w.api.CoreV1().Services(namespace).Create(ctx, svc, metav1.CreateOptions{})
+	if apierrors.IsInvalid(err) { // the cluster's own Services have addresses by chance
+		svc.Spec.ClusterIP = ""
+		made, err = w.api.CoreV1().Services(namespace).Create(ctx, svc, metav1.CreateOptions{})
+	}
+	if err != nil {
 		return err
 	}
+	w.addrs[i] = netip.MustParseAddr(made.Spec.ClusterIP)
 	no := false
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: nameOf(i), Labels: app}, Spec: corev1.PodSpec{
 		NodeName: farNode, AutomountServiceAccountToken: &no, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},

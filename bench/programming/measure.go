@@ -97,7 +97,7 @@ func (w *world) sample(ctx context.Context, n int) error {
 // connect asks once, from node-1, over a new connection.
 func (w *world) connect(i int) error {
 	return w.node.Do(func() error {
-		c, err := net.DialTimeout("tcp", netip.AddrPortFrom(clusterIP(i), 80).String(), 200*time.Millisecond)
+		c, err := net.DialTimeout("tcp", netip.AddrPortFrom(w.addrs[i], 80).String(), 200*time.Millisecond)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ type world struct {
 	running []*exec.Cmd
 	beat    context.CancelFunc // of the far node
 	ready   []bool             // by Pod
+	addrs   []netip.Addr       // of the Services
 	took    []time.Duration
 	writes  []time.Duration // of the API write alone
 	rates   []float64       // of changes, by round
