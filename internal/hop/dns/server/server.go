@@ -124,6 +124,14 @@ func (s *Server) Listen(ctx context.Context) error {
 
 // listen opens the sockets of one address, all or none.
 func (s *Server) listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
+	l, err := s.listenOnce(ctx, addr)
+	for tries := 0; addr.Port() == 0 && errors.Is(err, syscall.EADDRINUSE) && tries < 20; tries++ {
+		l, err = s.listenOnce(ctx, addr) // the port that the kernel gave for UDP was somebody's for TCP
+	}
+	return l, err
+}
+
+func (s *Server) listenOnce(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 	l := &listener{addr: addr}
 	for range s.o.Sockets {
 		c, err := socket.ListenUDP(ctx, l.addr)
