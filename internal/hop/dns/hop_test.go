@@ -312,7 +312,7 @@ func TestALoopThatHidesFromTheProbeMakesNoFlood(t *testing.T) {
 	back := h.Addrs()[0].String()
 	var passed atomic.Int32
 	s := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		if q.Question[0].Qtype == dns.TypeHINFO {
+		if q.Question[0].Name != "example.com." { // a probe for loops, or a check whether the server is there
 			return
 		}
 		passed.Add(1)
