@@ -177,7 +177,12 @@ func (n *dnsFlags) source(c *config.Config) (agent.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cluster.Watcher{Clients: clients, Log: slog.Default(), Kinds: kinds, NamesOnly: true}, nil
+	return &cluster.Watcher{Clients: clients, Log: slog.Default(), Kinds: kinds, NamesOnly: !namesPods(c)}, nil
+}
+
+// namesPods reports whether endpoints may be called like their Pods, which NamesOnly forgets.
+func namesPods(c *config.Config) bool {
+	return slices.ContainsFunc(c.Blocks, func(b *config.Block) bool { return b.Cluster != nil && b.Cluster.EndpointPodNames })
 }
 
 // dnsKinds are the objects that a configuration needs.
