@@ -67,8 +67,12 @@ func (o Options) listens(at zones.Socket) []netip.AddrPort {
 	switch {
 	case o.AsConfigured && at.Addr.IsValid():
 		return []netip.AddrPort{netip.AddrPortFrom(at.Addr, at.Port)}
-	case o.AsConfigured:
-		return []netip.AddrPort{netip.AddrPortFrom(everyAddress(), at.Port)}
+	case o.AsConfigured: // a socket is of one family
+		all := []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port)}
+		if hasIPv6() {
+			all = append(all, netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port))
+		}
+		return all
 	case at.Port == config.Port && !at.Addr.IsValid():
 		return o.Listen
 	}
@@ -81,14 +85,13 @@ func (o Options) listens(at zones.Socket) []netip.AddrPort {
 	return out
 }
 
-// everyAddress is the one that stands for all: of both families, or of IPv4 on a machine without IPv6.
-var everyAddress = sync.OnceValue(func() netip.Addr {
+// hasIPv6 reports whether the machine has IPv6 at all.
+var hasIPv6 = sync.OnceValue(func() bool {
 	c, err := net.ListenPacket("udp6", "[::]:0")
-	if err != nil {
-		return netip.IPv4Unspecified()
+	if err == nil {
+		c.Close()
 	}
-	c.Close()
-	return netip.IPv6Unspecified()
+	return err == nil
 })
 
 func (h *Hop) door(at zones.Socket, listen []netip.AddrPort, t *zones.Table) *door {

@@ -214,6 +214,22 @@ func TestBlocksThatForwardEachHaveTheirOwnMetrics(t *testing.T) {
 	}
 }
 
+func TestABlockWithoutBindIsServedAtEveryAddressOfBothFamilies(t *testing.T) {
+	port := freePort(t)
+	h := newHop(t, Options{AsConfigured: true, Config: conf(t, fmt.Sprintf(".:%d {\n hosts none {\n  10.0.0.1 a.example\n }\n}", port))})
+	if err := h.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"127.0.0.1", "::1"} {
+		if to == "::1" && !hasIPv6() {
+			continue
+		}
+		if got := answer(t, netip.AddrPortFrom(netip.MustParseAddr(to), port).String(), "a.example."); got != "NOERROR A 10.0.0.1" {
+			t.Errorf("%s: %s", to, got)
+		}
+	}
+}
+
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	h := newHop(t, Options{Listen: loopback})
