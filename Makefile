@@ -65,10 +65,9 @@ dns-oracle: ## random clusters on podway's DNS server and on CoreDNS side by sid
 	go run ./bench/dns-oracle -seed $(SEED) -cases $(DNS_CASES)
 	go run ./bench/dns-oracle -seed $(SEED) -cases 10 -pods insecure
 
-modes: oracle-bin ## the modes of the service proxy that run here against each other, and mode iptables against kube-proxy's
+modes: oracle-bin ## the modes of the service proxy that run here against each other
 	$(SUDO) bin/oracle -seed $(SEED) -cases 25 -mode iptables -peer podway-nftables -dir bin/differences
 	$(SUDO) bin/oracle -seed $(SEED) -cases 25 -mode ebpf -peer podway-nftables -dir bin/differences
-	$(SUDO) bin/oracle -seed $(SEED) -cases 25 -mode iptables -peer kube-proxy-iptables -dir bin/differences
 
 REQUESTS ?= 100000
 soak: build ## many requests while servers are replaced and agents killed: make soak MODE=nftables REQUESTS=100000

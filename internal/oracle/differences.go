@@ -35,6 +35,7 @@ func Differences() []Difference {
 		{"iptables-other-port", "", "iptables", iptablesOtherPort},
 		{"iptables-ranges-empty", "", "iptables", iptablesRangesEmpty},
 		{"iptables-node-external", "", "iptables", iptablesNodeExternal},
+		{"iptables-invalid", "", "iptables", iptablesInvalid},
 	}
 }
 
@@ -229,4 +230,11 @@ func iptablesNodeExternal(st *scenario.State, f *Finding) bool {
 	s, a := st.Snapshot.Services.At(f.Probe.Service), f.Probe.Addr.Addr()
 	return s != nil && f.Probe.From == flow.FromNode && f.Podway == "refused" && f.Peer == "dropped" &&
 		(slices.Contains(s.ExternalIPs, a) || slices.ContainsFunc(s.LoadBalancerIPs, func(lb model.LoadBalancerIP) bool { return lb.Addr == a }))
+}
+
+// iptablesInvalid: a client outside reaches a Pod itself by a node on which the Pod is not. Its answers take another way, so
+// that connection tracking there calls the client's packets invalid.
+func iptablesInvalid(st *scenario.State, f *Finding) bool {
+	return f.Probe.From == flow.FromOutside && f.Probe.Proto == flow.TCP && claimants(st, f.Probe.Addr, f.Probe.Proto) == 0 &&
+		strings.HasPrefix(f.Podway, "reached") && f.Peer == "dropped"
 }

@@ -36,7 +36,7 @@ func TestScenariosHoldForIPVS(t *testing.T) {
 		patience = time.Hour
 	}
 	built := filepath.Join(t.TempDir(), "plugin")
-	m := vm.Machine{MiB: 1536, Timeout: patience, Env: []string{vmAll + "=" + everything}, AtOnce: 3, Files: map[string]string{scenarios: scenarios, plugin: built}}
+	m := vm.Machine{MiB: 1536, Timeout: patience, Env: []string{vmAll + "=" + everything}, AtOnce: 3, Modules: []string{"dummy"}, Files: map[string]string{scenarios: scenarios, plugin: built}}
 	if !vm.Inside() {
 		cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", built, "./plugin")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // the machine has no libraries

@@ -18,7 +18,7 @@ import (
 // One machine for all: what it waits for in one test it uses for another.
 func TestOnAKernelWithIPVS(t *testing.T) {
 	t.Parallel()
-	vm.Test(t, vm.Machine{Timeout: 10 * time.Minute, AtOnce: 3}, func(t *testing.T) {
+	vm.Test(t, vm.Machine{Timeout: 10 * time.Minute, AtOnce: 3, Modules: []string{"dummy"}}, func(t *testing.T) {
 		s := packets.Subject{New: func(ns *netns.NS) proxy.Backend { return In(ns, nil) }, Protos: packets.All, Slow: true}
 		for name, test := range map[string]func(*testing.T){
 			"the suite": suiteOnTheKernel, "packets": func(t *testing.T) { packets.Run(t, s) }, "a bad path": func(t *testing.T) { packets.BadPath(t, s) },
