@@ -241,5 +241,6 @@ func ask(ctx context.Context, addr string, q question) (answer, error) {
 	if a.Question[0].Name != q.name {
 		return answer{}, fmt.Errorf("the question came back as %s", a.Question[0].Name)
 	}
+	a.Compress = true // both sides compress: Len is then what was sent
 	return read(a, a.Len()), nil
 }
