@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -61,33 +60,11 @@ func run(ctx context.Context, o options) error {
 	case o.serve:
 		return serve(ctx, o)
 	}
-	if err := moveAway(); err != nil {
-		return err
-	}
-	return measure(ctx, o)
-}
-
-const moved = "PODWAY_BENCH_MOVED"
-
-// moveAway starts this program again on the processor that is not the servers'.
-func moveAway() error {
-	if os.Getenv(moved) != "" {
-		return nil
-	}
-	if dnspeer.LoadCPU() == dnspeer.CPU() {
-		fmt.Println("one processor: servers and generator share it, so questions a second say little; CPU time for each does")
-	}
 	if _, err := exec.LookPath("unbound"); err != nil {
 		return fmt.Errorf("%w: apt-get install unbound", err)
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := dnspeer.MoveAway(); err != nil {
 		return err
 	}
-	args := dnspeer.First(2, append([]string{"taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self}, os.Args[1:]...)...)
-	program, err := exec.LookPath(args[0])
-	if err != nil {
-		return fmt.Errorf("%s is missing (package util-linux): %w", args[0], err)
-	}
-	return syscall.Exec(program, args, append(os.Environ(), moved+"=1"))
+	return measure(ctx, o)
 }

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -114,7 +110,7 @@ func (b *bench) warm(ctx context.Context, p *dnspeer.Process) error {
 	const rate = 2500
 	j := job{To: p.Addr, Names: b.names, Mix: "each", Rate: rate, For: time.Duration(b.names)*time.Second/rate + time.Second}
 	for range 10 {
-		if s, err := generator(ctx, j); err != nil || s.Wrong == 0 && s.Lost == 0 {
+		if s, err := dnspeer.Generate(ctx, j, dnspeer.LoadCPU()); err != nil || s.Wrong == 0 && s.Lost == 0 {
 			return err
 		}
 	}
@@ -172,47 +168,12 @@ const (
 )
 
 // load runs the generator and returns what it saw and the server's processor time for each answer.
-func (b *bench) load(ctx context.Context, p *dnspeer.Process, j job) (s dnspeer.Seen, each time.Duration, err error) {
+func (b *bench) load(ctx context.Context, p *dnspeer.Process, j job) (dnspeer.Seen, time.Duration, error) {
 	j.To, j.Names = p.Addr, b.names
-	before, err := p.CPUTime()
-	if err != nil {
-		return s, 0, err
-	}
-	if s, err = generator(ctx, j); err != nil {
-		return s, 0, err
-	}
-	after, err := p.CPUTime()
-	if err != nil || s.Answered == 0 {
-		return s, 0, errors.Join(err, fmt.Errorf("%d of %d questions answered\n%s", s.Answered, s.Sent, p.Log()))
-	}
-	if s.Wrong > 0 {
-		return s, 0, fmt.Errorf("%d of %d answers are wrong: %s", s.Wrong, s.Answered, s.Example)
-	}
-	return s, (after - before) / time.Duration(s.Answered), nil
+	return p.Cost(ctx, j, dnspeer.LoadCPU())
 }
 
-// generator is this program again, on its processor.
-func generator(ctx context.Context, j job) (s dnspeer.Seen, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return s, err
-	}
-	text, err := json.Marshal(j)
-	if err != nil {
-		return s, err
-	}
-	args := dnspeer.First(1, "taskset", "-c", strconv.Itoa(dnspeer.LoadCPU()), self, "-generate", string(text))
-	c := exec.CommandContext(ctx, args[0], args[1:]...)
-	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off")
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	if err := c.Run(); err != nil {
-		return s, fmt.Errorf("generator: %w\n%s", err, strings.TrimSpace(errs.String()))
-	}
-	return s, json.Unmarshal(out.Bytes(), &s)
-}
-
-// generate is that other run.
+// generate is the generator's run.
 func generate(o options) error {
 	var j job
 	if err := json.Unmarshal([]byte(o.generate), &j); err != nil {
@@ -222,11 +183,7 @@ func generate(o options) error {
 	if j.Mix == "each" {
 		n = 1 // so that IDs, and with them names, come in their order
 	}
-	s, err := dnspeer.Load{To: j.To, Questions: j.questions(), Sockets: n, Window: j.Window, Rate: j.Rate, For: j.For}.Run()
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(s)
+	return dnspeer.Report(dnspeer.Load{To: j.To, Questions: j.questions(), Sockets: n, Window: j.Window, Rate: j.Rate, For: j.For})
 }
 
 func median(in []float64) float64 {

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"strconv"
 	"time"
 
@@ -48,24 +46,10 @@ func serve(ctx context.Context, o options) error {
 		return err
 	}
 	if o.profile != "" {
-		profile(o.profile)
+		dnspeer.Profile(o.profile)
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// profile writes a CPU profile of ten seconds once the server has been warmed.
-func profile(path string) {
-	time.AfterFunc(5*time.Second, func() {
-		f, err := os.Create(path)
-		if err != nil || pprof.StartCPUProfile(f) != nil {
-			slog.Error("no profile", "err", err)
-			return
-		}
-		time.Sleep(10 * time.Second)
-		pprof.StopCPUProfile()
-		f.Close()
-	})
 }
 
 // peers starts what is measured, and what stands behind it.

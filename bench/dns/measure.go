@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/podway/podway/bench/apiserver"
@@ -190,55 +186,16 @@ func (b *bench) load(ctx context.Context, p *dnspeer.Process, j job) (dnspeer.Se
 	return b.loadOn(ctx, p, j, dnspeer.LoadCPU())
 }
 
-func (b *bench) loadOn(ctx context.Context, p *dnspeer.Process, j job, cpu int) (s dnspeer.Seen, each time.Duration, err error) {
+func (b *bench) loadOn(ctx context.Context, p *dnspeer.Process, j job, cpu int) (dnspeer.Seen, time.Duration, error) {
 	j.To, j.Cluster, j.Sockets, j.For, j.First = p.Addr, b.cluster, sockets, b.each, seed
-	before, err := p.CPUTime()
-	if err != nil {
-		return s, 0, err
-	}
-	if s, err = generator(ctx, j, cpu); err != nil {
-		return s, 0, err
-	}
-	after, err := p.CPUTime()
-	if err != nil || s.Answered == 0 {
-		return s, 0, errors.Join(err, fmt.Errorf("%d of %d questions answered\n%s", s.Answered, s.Sent, p.Log()))
-	}
-	if s.Wrong > 0 {
-		return s, 0, fmt.Errorf("%d of %d answers are wrong: %s", s.Wrong, s.Answered, s.Example)
-	}
-	return s, (after - before) / time.Duration(s.Answered), nil
+	return p.Cost(ctx, j, cpu)
 }
 
-// generator is this program again, on a processor.
-func generator(ctx context.Context, j job, cpu int) (s dnspeer.Seen, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return s, err
-	}
-	text, err := json.Marshal(j)
-	if err != nil {
-		return s, err
-	}
-	args := dnspeer.First(1, "taskset", "-c", strconv.Itoa(cpu), self, "-generate", string(text))
-	c := exec.CommandContext(ctx, args[0], args[1:]...)
-	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off")
-	var out, errs bytes.Buffer
-	c.Stdout, c.Stderr = &out, &errs
-	if err := c.Run(); err != nil {
-		return s, fmt.Errorf("generator: %w\n%s", err, strings.TrimSpace(errs.String()))
-	}
-	return s, json.Unmarshal(out.Bytes(), &s)
-}
-
-// generate is that other run.
+// generate is the generator's run.
 func generate(o options) error {
 	var j job
 	if err := json.Unmarshal([]byte(o.generate), &j); err != nil {
 		return err
 	}
-	s, err := dnspeer.Load{To: j.To, Questions: j.Cluster.Questions(j.First), Sockets: j.Sockets, Window: j.Window, Rate: j.Rate, For: j.For}.Run()
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(s)
+	return dnspeer.Report(dnspeer.Load{To: j.To, Questions: j.Cluster.Questions(j.First), Sockets: j.Sockets, Window: j.Window, Rate: j.Rate, For: j.For})
 }

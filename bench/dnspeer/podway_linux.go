@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"runtime/pprof"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -67,7 +65,7 @@ func Serve(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	if path := os.Getenv(profileEnv); path != "" {
-		profile(path)
+		Profile(path)
 	}
 	debug.SetGCPercent(50) // answering makes no garbage, so that a small heap costs nothing
 	w := &cluster.Watcher{Clients: cluster.Clients{Typed: client}, Kinds: []cluster.Kind{cluster.Services, cluster.EndpointSlices},
@@ -78,19 +76,5 @@ func Serve(ctx context.Context) (bool, error) {
 			slog.Error("dns", "err", err)
 		}
 		have = s
-	})
-}
-
-// profile writes a CPU profile of the ten seconds in which the first floods come.
-func profile(path string) {
-	time.AfterFunc(6*time.Second, func() {
-		f, err := os.Create(path)
-		if err != nil || pprof.StartCPUProfile(f) != nil {
-			slog.Error("no profile", "err", err)
-			return
-		}
-		time.Sleep(10 * time.Second)
-		pprof.StopCPUProfile()
-		f.Close()
 	})
 }
