@@ -110,7 +110,7 @@ func (b *bench) warm(ctx context.Context, p *dnspeer.Process) error {
 	const rate = 2500
 	j := job{To: p.Addr, Names: b.names, Mix: "each", Rate: rate, For: time.Duration(b.names)*time.Second/rate + time.Second}
 	for range 10 {
-		if s, err := dnspeer.Generate(ctx, j, dnspeer.LoadCPU()); err != nil || s.Wrong == 0 && s.Lost == 0 {
+		if s, err := dnspeer.Generate(ctx, j, dnspeer.Alone(dnspeer.LoadCPU())); err != nil || s.Wrong == 0 && s.Lost == 0 {
 			return err
 		}
 	}
@@ -170,7 +170,7 @@ const (
 // load runs the generator and returns what it saw and the server's processor time for each answer.
 func (b *bench) load(ctx context.Context, p *dnspeer.Process, j job) (dnspeer.Seen, time.Duration, error) {
 	j.To, j.Names = p.Addr, b.names
-	return p.Cost(ctx, j, dnspeer.LoadCPU())
+	return p.Cost(ctx, j, dnspeer.Alone(dnspeer.LoadCPU()))
 }
 
 // generate is the generator's run.

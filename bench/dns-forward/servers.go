@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,7 +58,7 @@ type peers struct {
 	world        netip.AddrPort
 }
 
-func (p *peers) cpu() string { return strconv.Itoa(dnspeer.CPU()) }
+func (p *peers) place() dnspeer.Place { return dnspeer.Alone(dnspeer.CPU()) }
 
 // podway is this program again.
 func (p *peers) podway(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process, error) {
@@ -71,7 +70,7 @@ func (p *peers) podway(ctx context.Context, addr netip.AddrPort) (*dnspeer.Proce
 	if p.profile != "" {
 		args = append(args, "-profile", p.profile)
 	}
-	return dnspeer.Start(ctx, "podway", addr, p.cpu(), nil, args...)
+	return dnspeer.Start(ctx, "podway", addr, p.place(), nil, args...)
 }
 
 // unboundConf forwards everything, keeps more than all names need, and leaves out what podway does not do either: DNSSEC
@@ -111,7 +110,7 @@ func (p *peers) unbound(ctx context.Context, addr netip.AddrPort) (*dnspeer.Proc
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	return dnspeer.Start(ctx, "unbound", addr, p.cpu(), nil, "unbound", "-d", "-c", file)
+	return dnspeer.Start(ctx, "unbound", addr, p.place(), nil, "unbound", "-d", "-c", file)
 }
 
 // corefile is what kubeadm writes, without the cluster, with a cache for all names.
@@ -135,5 +134,5 @@ func (p *peers) core(ctx context.Context, addr netip.AddrPort) (*dnspeer.Process
 		return nil, err
 	}
 	text := fmt.Sprintf(corefile, addr.Port(), addr.Addr(), metrics, p.world)
-	return dnspeer.StartCorefile(ctx, p.coredns, p.dir, p.cpu(), addr, text)
+	return dnspeer.StartCorefile(ctx, p.coredns, p.dir, p.place(), addr, text)
 }

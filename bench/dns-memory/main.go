@@ -89,12 +89,12 @@ func measure(ctx context.Context, program string, c dnspeer.Cluster, rest time.D
 		return ours, core, err
 	}
 	defer closer.Close()
-	a, err := dnspeer.StartPodway(ctx, "", api.URL(), "")
+	a, err := dnspeer.StartPodway(ctx, dnspeer.Place{}, api.URL(), "")
 	if err != nil {
 		return ours, core, err
 	}
 	defer a.Stop()
-	b, err := dnspeer.StartCoreDNS(ctx, program, dir, "", api.URL(), up)
+	b, err := dnspeer.StartCoreDNS(ctx, program, dir, dnspeer.Place{}, api.URL(), up)
 	if err != nil {
 		return ours, core, err
 	}

@@ -73,7 +73,7 @@ func open(ctx context.Context, o options) (w *world, err error) {
 			return w, err
 		}
 	}
-	if w.core, err = dnspeer.StartCorefile(ctx, program, w.dir, "", c.Listen, c.Text()); err != nil {
+	if w.core, err = dnspeer.StartCorefile(ctx, program, w.dir, dnspeer.Place{}, c.Listen, c.Text()); err != nil {
 		return w, err
 	}
 	return w, w.podway(ctx, o)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/podway/podway/bench/apiserver"
@@ -78,11 +77,11 @@ func (b *bench) start(ctx context.Context, program, dir string) error {
 		return err
 	}
 	context.AfterFunc(ctx, func() { closer.Close() })
-	cpu := strconv.Itoa(dnspeer.CPU())
+	at := dnspeer.Alone(dnspeer.CPU())
 	for _, begin := range []func() (*dnspeer.Process, error){
-		func() (*dnspeer.Process, error) { return b.podway(ctx, cpu) },
-		func() (*dnspeer.Process, error) { return dnspeer.StartCoreDNS(ctx, program, dir, cpu, b.api.URL(), up) },
-		func() (*dnspeer.Process, error) { return dnspeer.StartKnot(ctx, dir, cpu, b.cluster) },
+		func() (*dnspeer.Process, error) { return b.podway(ctx, at) },
+		func() (*dnspeer.Process, error) { return dnspeer.StartCoreDNS(ctx, program, dir, at, b.api.URL(), up) },
+		func() (*dnspeer.Process, error) { return dnspeer.StartKnot(ctx, dir, at, b.cluster) },
 	} {
 		p, err := begin()
 		if err != nil {
@@ -101,8 +100,8 @@ func (b *bench) start(ctx context.Context, program, dir string) error {
 	return nil
 }
 
-func (b *bench) podway(ctx context.Context, cpus string) (*dnspeer.Process, error) {
-	return dnspeer.StartPodway(ctx, cpus, b.api.URL(), b.profile)
+func (b *bench) podway(ctx context.Context, at dnspeer.Place) (*dnspeer.Process, error) {
+	return dnspeer.StartPodway(ctx, at, b.api.URL(), b.profile)
 }
 
 func (b *bench) stop() {
@@ -183,12 +182,12 @@ const (
 
 // load runs the generator and returns what it saw and the server's processor time for each answer.
 func (b *bench) load(ctx context.Context, p *dnspeer.Process, j job) (dnspeer.Seen, time.Duration, error) {
-	return b.loadOn(ctx, p, j, dnspeer.LoadCPU())
+	return b.loadOn(ctx, p, j, dnspeer.Alone(dnspeer.LoadCPU()))
 }
 
-func (b *bench) loadOn(ctx context.Context, p *dnspeer.Process, j job, cpu int) (dnspeer.Seen, time.Duration, error) {
+func (b *bench) loadOn(ctx context.Context, p *dnspeer.Process, j job, at dnspeer.Place) (dnspeer.Seen, time.Duration, error) {
 	j.To, j.Cluster, j.Sockets, j.For, j.First = p.Addr, b.cluster, sockets, b.each, seed
-	return p.Cost(ctx, j, cpu)
+	return p.Cost(ctx, j, at)
 }
 
 // generate is the generator's run.

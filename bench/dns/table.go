@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/podway/podway/bench/dnspeer"
@@ -74,14 +73,7 @@ func (b *bench) scale(ctx context.Context) error {
 
 // together runs a server on some processors and a generator on each of them.
 func (b *bench) together(ctx context.Context, cpus []int) (float64, error) {
-	list := ""
-	for i, c := range cpus {
-		if i > 0 {
-			list += ","
-		}
-		list += strconv.Itoa(c)
-	}
-	p, err := b.podway(ctx, list)
+	p, err := b.podway(ctx, dnspeer.Place{CPUs: cpus, Shared: true})
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +90,7 @@ func (b *bench) together(ctx context.Context, cpus []int) (float64, error) {
 	results := make(chan result, len(cpus))
 	for _, c := range cpus {
 		go func() {
-			s, _, err := b.loadOn(ctx, p, job{Window: window}, c)
+			s, _, err := b.loadOn(ctx, p, job{Window: window}, dnspeer.Place{CPUs: []int{c}, Shared: true})
 			results <- result{s.QPS(), err}
 		}()
 	}

@@ -30,7 +30,7 @@ func MoveAway() error {
 	if err != nil {
 		return err
 	}
-	args := First(2, append([]string{"taskset", "-c", strconv.Itoa(LoadCPU()), self}, os.Args[1:]...)...)
+	args := first(2, append([]string{"taskset", "-c", strconv.Itoa(LoadCPU()), self}, os.Args[1:]...)...)
 	program, err := exec.LookPath(args[0])
 	if err != nil {
 		return fmt.Errorf("%s is missing (package util-linux): %w", args[0], err)
@@ -38,9 +38,9 @@ func MoveAway() error {
 	return syscall.Exec(program, args, append(os.Environ(), moved+"=1"))
 }
 
-// Generate runs this program again on a processor as the generator: with the argument -generate and the job as JSON. Its
+// Generate runs this program again in a place as the generator: with the argument -generate and the job as JSON. Its
 // answer is what Report writes.
-func Generate(ctx context.Context, job any, cpu int) (s Seen, err error) {
+func Generate(ctx context.Context, job any, at Place) (s Seen, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return s, err
@@ -49,7 +49,7 @@ func Generate(ctx context.Context, job any, cpu int) (s Seen, err error) {
 	if err != nil {
 		return s, err
 	}
-	args := First(1, "taskset", "-c", strconv.Itoa(cpu), self, "-generate", string(text))
+	args := at.args(self, "-generate", string(text))
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off")
 	var out, errs bytes.Buffer
@@ -71,12 +71,12 @@ func Report(l Load) error {
 
 // Cost has the generator ask a server, and returns the server's processor time for each answer beside what was seen. A wrong
 // answer is an error.
-func (p *Process) Cost(ctx context.Context, job any, cpu int) (s Seen, each time.Duration, err error) {
+func (p *Process) Cost(ctx context.Context, job any, at Place) (s Seen, each time.Duration, err error) {
 	before, err := p.CPUTime()
 	if err != nil {
 		return s, 0, err
 	}
-	if s, err = Generate(ctx, job, cpu); err != nil {
+	if s, err = Generate(ctx, job, at); err != nil {
 		return s, 0, err
 	}
 	after, err := p.CPUTime()

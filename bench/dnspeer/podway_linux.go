@@ -27,7 +27,7 @@ const (
 )
 
 // StartPodway starts this program again as podway's DNS server: main calls Serve first. profile = a file for a CPU profile.
-func StartPodway(ctx context.Context, cpus, api, profile string) (*Process, error) {
+func StartPodway(ctx context.Context, at Place, api, profile string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func StartPodway(ctx context.Context, cpus, api, profile string) (*Process, erro
 	if err != nil {
 		return nil, err
 	}
-	return Start(ctx, "podway", addr, cpus, []string{apiEnv + "=" + api, listenEnv + "=" + addr.String(), profileEnv + "=" + profile}, self)
+	return Start(ctx, "podway", addr, at, []string{apiEnv + "=" + api, listenEnv + "=" + addr.String(), profileEnv + "=" + profile}, self)
 }
 
 // Serve is podway's DNS server as a node runs it: the hop, fed by watches, with metrics. It returns false at once when this

@@ -61,13 +61,38 @@ func (t *tail) String() string {
 	return t.buf.String()
 }
 
-// Start runs a program with the processors in cpus ("0", "0,1"; "" = all) and one thread of Go code for each, before other
-// processes of the machine where that is allowed.
-func Start(ctx context.Context, name string, addr netip.AddrPort, cpus string, env []string, args ...string) (*Process, error) {
-	if cpus != "" {
-		args = First(1, append([]string{"taskset", "-c", cpus}, args...)...)
-		env = append(env, "GOMAXPROCS="+strconv.Itoa(1+strings.Count(cpus, ",")))
+// Place is where a program runs; the zero one is anywhere.
+type Place struct {
+	CPUs []int // one thread of Go code for each
+	// Shared: servers and generators have the same processors. A generator never sleeps, so none may come before the others.
+	Shared bool
+}
+
+// Alone is a processor on which nothing else that matters runs.
+func Alone(cpu int) Place { return Place{CPUs: []int{cpu}} }
+
+// args is a command line that runs there.
+func (p Place) args(args ...string) []string {
+	if len(p.CPUs) == 0 {
+		return args
 	}
+	var list []string
+	for _, c := range p.CPUs {
+		list = append(list, strconv.Itoa(c))
+	}
+	args = append([]string{"taskset", "-c", strings.Join(list, ",")}, args...)
+	if p.Shared && realTime() {
+		return append([]string{"chrt", "-o", "0"}, args...) // the priority of this process would be theirs
+	}
+	return first(1, args...)
+}
+
+// Start runs a program in a place.
+func Start(ctx context.Context, name string, addr netip.AddrPort, at Place, env []string, args ...string) (*Process, error) {
+	if n := len(at.CPUs); n > 0 {
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(n))
+	}
+	args = at.args(args...)
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), env...)
 	p := &Process{Name: name, Addr: addr, cmd: c, log: &tail{}, done: make(chan struct{})}
@@ -80,10 +105,10 @@ func Start(ctx context.Context, name string, addr netip.AddrPort, cpus string, e
 	return p, nil
 }
 
-// First is a command line that runs before everything else on the machine, with fixed real-time priority, where that is
+// first is a command line that runs before everything else on the machine, with fixed real-time priority, where that is
 // allowed: servers and generators at priority 1, what feeds them at 2. Each then has its processor for itself even while the
 // machine does other things, whose share is the twentieth that the kernel keeps for them.
-func First(priority int, args ...string) []string {
+func first(priority int, args ...string) []string {
 	if !realTime() {
 		return args
 	}

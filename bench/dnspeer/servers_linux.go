@@ -94,7 +94,7 @@ func (c Corefile) Text() string {
 }
 
 // StartCoreDNS starts CoreDNS with a Corefile of free ports in dir.
-func StartCoreDNS(ctx context.Context, program, dir, cpus, api string, upstream netip.AddrPort) (*Process, error) {
+func StartCoreDNS(ctx context.Context, program, dir string, at Place, api string, upstream netip.AddrPort) (*Process, error) {
 	c := Corefile{API: api, Upstream: upstream}
 	for _, a := range []*netip.AddrPort{&c.Listen, &c.Metrics, &c.Health, &c.Ready} {
 		var err error
@@ -102,16 +102,16 @@ func StartCoreDNS(ctx context.Context, program, dir, cpus, api string, upstream 
 			return nil, err
 		}
 	}
-	return StartCorefile(ctx, program, dir, cpus, c.Listen, c.Text())
+	return StartCorefile(ctx, program, dir, at, c.Listen, c.Text())
 }
 
 // StartCorefile starts CoreDNS with any Corefile; listen is where it answers.
-func StartCorefile(ctx context.Context, program, dir, cpus string, listen netip.AddrPort, text string) (*Process, error) {
+func StartCorefile(ctx context.Context, program, dir string, at Place, listen netip.AddrPort, text string) (*Process, error) {
 	file := filepath.Join(dir, fmt.Sprintf("Corefile-%d", listen.Port()))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	return Start(ctx, "CoreDNS", listen, cpus, nil, program, "-conf", file)
+	return Start(ctx, "CoreDNS", listen, at, nil, program, "-conf", file)
 }
 
 // CoreDNSVersion is what the program says of itself.
@@ -125,7 +125,7 @@ func CoreDNSVersion(ctx context.Context, program string) string {
 }
 
 // StartKnot starts knot (the Debian package knot) with the cluster as static zones.
-func StartKnot(ctx context.Context, dir, cpus string, c Cluster) (*Process, error) {
+func StartKnot(ctx context.Context, dir string, at Place, c Cluster) (*Process, error) {
 	addr, err := FreePort()
 	if err != nil {
 		return nil, err
@@ -144,5 +144,5 @@ func StartKnot(ctx context.Context, dir, cpus string, c Cluster) (*Process, erro
 			return nil, fmt.Errorf("knot is missing (apt-get install knot): %w", err)
 		}
 	}
-	return Start(ctx, "knot", addr, cpus, nil, program, "-c", filepath.Join(dir, "knot.conf"))
+	return Start(ctx, "knot", addr, at, nil, program, "-c", filepath.Join(dir, "knot.conf"))
 }
